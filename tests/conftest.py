@@ -71,6 +71,17 @@ def _no_vault_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CORNERWAVE_KEY_FILE", raising=False)
 
 
+@pytest.fixture
+def at_a_time(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Set how much is handled at a time, by the names of `cornerwave.sizes`."""
+
+    def use(**chosen: int) -> None:
+        for name, value in chosen.items():
+            monkeypatch.setattr(f"cornerwave.sizes.{name}", value)
+
+    return use
+
+
 LONG_ON_POSTGRESQL = {"test_crash", "test_concurrency", "test_processes", "test_tampering"}
 """Modules whose tests on PostgreSQL run with the slow ones; others keep it in every run."""
 

@@ -5,10 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cornerwave import algorithms
 from cornerwave.algorithms import on_demand, parallel, sequential
 from cornerwave.errors import LevelError, SingularCovariance, SourceError
-from cornerwave.noise import _reading as reading
 from tests import twins
 from tests.scores import worst_correlation_score, worst_covariance_score
 
@@ -153,17 +151,14 @@ def test_a_seed_is_one_path_and_no_seed_is_another_each_time():
 @pytest.mark.parametrize("threads", [1, 2, 5])
 @pytest.mark.parametrize("cells", [1, 50, 1 << 20])
 @pytest.mark.parametrize("cache", [0, 1 << 25])
-def test_the_same_for_any_threads_blocks_and_cache(monkeypatch, threads, cells, cache):
+def test_the_same_for_any_threads_blocks_and_cache(at_a_time, threads, cells, cache):
     X = np.random.default_rng(2).standard_normal((101, 5))
     options = {"unsafe_seed": 9}
     once = parallel(X, noise=[2.0, 0.5], threads=1, **options)
     between = on_demand(
         X, noise=[1.0, 3.0], given={2.0: once[0], 0.5: once[1]}, threads=1, **options
     )
-    monkeypatch.setattr(reading, "BLOCK_CELLS", cells)
-    monkeypatch.setattr(reading, "LEAST_ROWS", 1)
-    monkeypatch.setattr(algorithms, "CACHE_BYTES", cache)
-    monkeypatch.setattr(algorithms, "PART_ROWS", max(cells, 7))
+    at_a_time(BLOCK_CELLS=cells, BLOCK_ROWS=1, CACHE_BYTES=cache, LEARNED_ROWS=max(cells, 7))
     again = parallel(X, noise=[2.0, 0.5], threads=threads, **options)
     more = on_demand(
         X, noise=[1.0, 3.0], given={2.0: once[0], 0.5: once[1]}, threads=threads, **options

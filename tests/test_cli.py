@@ -72,10 +72,9 @@ def run(tmp_path, monkeypatch, capfd):
     monkeypatch.setenv("COLUMNS", "200")
 
     def call(*arguments):
-        monkeypatch.setattr(sys, "argv", ["cornerwave", *map(str, arguments)])
         capfd.readouterr()
         with warnings.catch_warnings(), pytest.raises(SystemExit) as stop:
-            cli.main()
+            cli.main(list(map(str, arguments)))
         out, err = capfd.readouterr()
         return Result(stop.value.code or 0, out, err)
 

@@ -1,7 +1,6 @@
 """Small tables: below 500 rows the owner is warned, below 100 asked, wherever a table enters."""
 
 import json
-import sys
 import warnings
 
 import numpy as np
@@ -127,9 +126,8 @@ def test_the_command_line_asks_in_its_own_words(tmp_path, monkeypatch, capfd):
     papq.write_table(table_of(300), "some.parquet")
 
     def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["cornerwave", *arguments])
         with warnings.catch_warnings(), pytest.raises(SystemExit) as stop:
-            cli.main()
+            cli.main(arguments)
         return stop.value.code or 0, " ".join(capfd.readouterr().err.split())
 
     assert run("init")[0] == 0

@@ -103,10 +103,12 @@ def test_what_cannot_be_perturbed_is_said():
     assert found["c"].warnings == ()
 
 
-def test_a_long_table_is_counted_through_some_of_its_values_without_false_alarms(monkeypatch):
+def test_a_long_table_is_counted_through_some_of_its_values_without_false_alarms(
+    at_a_time, monkeypatch
+):
     monkeypatch.setattr("cornerwave.columns._categories.MOST_VALUES", 200)
     monkeypatch.setattr("cornerwave.inspection._columns.MOST_CATEGORIES", 200)
-    monkeypatch.setattr("cornerwave.sizes.INSPECTED_ROWS", 1000)
+    at_a_time(INSPECTED_ROWS=1000)
     rows = 10_000
     columns = {
         "twice": pa.array(np.arange(rows) % (rows // 2)),
@@ -175,10 +177,10 @@ def test_values_too_large_to_square_are_said():
     assert found["b"].warnings == ()
 
 
-def test_groups_do_not_matter_to_the_skewness(monkeypatch):
+def test_groups_do_not_matter_to_the_skewness(at_a_time):
     values = pa.array(np.where(np.arange(ROWS) % 7 == 0, np.nan, np.exp(2 * NORMAL)))
     for group in (1, 7, 1000):
-        monkeypatch.setattr("cornerwave.sizes.INSPECTED_ROWS", group)
+        at_a_time(INSPECTED_ROWS=group)
         assert warnings_of(values) == {LONG_TAILED}
         assert warnings_of(pa.array(rng.exponential(size=ROWS))) == set()
 

@@ -216,8 +216,8 @@ class TestFiles:
         assert sorted(gaps.values()) == [False, False, True]
 
     @pytest.mark.parametrize("ending", FORMATS)
-    def test_threads_change_no_byte_of_many_groups(self, vault, tmp_path, monkeypatch, ending):
-        monkeypatch.setattr("cornerwave.sizes.GROUP_CELLS", 2048)
+    def test_threads_change_no_byte_of_many_groups(self, vault, tmp_path, at_a_time, ending):
+        at_a_time(GROUP_CELLS=2048)
         rng = np.random.default_rng(6)
         table = pa.table({"x": rng.normal(size=9_000), "g": rng.choice(["a", "b"], 9_000)})
         release = vault.register("long", table, few_rows=True).release(to="a", noise=1.0)

@@ -306,13 +306,13 @@ def test_constants_have_one_noise_whatever_threads_blocks_order_and_shuffle(vaul
     assert len(np.unique(copy["weight"].to_numpy())) == table.num_rows
 
 
-def test_the_threads_and_the_size_of_groups_change_no_bit(monkeypatch):
+def test_the_threads_and_the_size_of_groups_change_no_bit(at_a_time):
     table = panel(300, 5)
     frozen = freeze_table(table, KEY, unit="patient", keep_order=True)
     found = []
     for cells, threads in ((None, 1), (1 << 12, 3)):
         if cells:
-            monkeypatch.setattr("cornerwave.sizes.GROUP_CELLS", cells)
+            at_a_time(GROUP_CELLS=cells)
         found.append(made(table, frozen, [1.0], threads=threads)[0])
     assert found[0].to_pylist() == found[1].to_pylist()
 

@@ -2,7 +2,6 @@
 
 import datetime as dt
 import json
-import sys
 import warnings
 from decimal import Decimal
 from pathlib import Path
@@ -66,9 +65,8 @@ def run(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
 
     def call(*arguments):
-        monkeypatch.setattr(sys, "argv", ["cornerwave", *map(str, arguments)])
         with warnings.catch_warnings(), pytest.raises(SystemExit) as exit_:
-            cli.main()
+            cli.main(list(map(str, arguments)))
         said = capsys.readouterr()
         return exit_.value.code or 0, said.out, said.err
 
@@ -187,11 +185,11 @@ def test_written_again_a_copy_is_the_same_file(people, tmp_path):
         assert one.read_bytes() == two.read_bytes()
 
 
-def test_chunks_and_row_groups_play_no_part(vault, people, tmp_path, monkeypatch):
+def test_chunks_and_row_groups_play_no_part(vault, people, tmp_path, at_a_time):
     whole = copy_of(people)
     papq.write_table(mixed(), tmp_path / "cut.parquet", row_group_size=77)
     assert copy_of(vault.dataset("people", source=tmp_path / "cut.parquet")).equals(whole)
-    monkeypatch.setattr("cornerwave.sizes.GROUP_CELLS", 1)  # groups of 1024 rows
+    at_a_time(GROUP_CELLS=1)  # groups of 1024 rows
     assert copy_of(vault.dataset("people", source=mixed())).equals(whole)
 
 

@@ -7,7 +7,6 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 
-from cornerwave import sizes
 from cornerwave.columns import Scale
 from cornerwave.engines.local import make_copies
 from cornerwave.errors import LevelError, SourceChanged
@@ -209,24 +208,20 @@ def long_copy(long_table):
 @pytest.mark.parametrize("group_cells", [1, 3 * 2048, 1 << 20])
 @pytest.mark.parametrize(("block_cells", "cache"), [(7, 0), (3000, 0), (3000, 1 << 25)])
 def test_threads_groups_blocks_and_cache_change_no_bit(
-    monkeypatch, long_table, long_copy, threads, group_cells, block_cells, cache
+    at_a_time, long_table, long_copy, threads, group_cells, block_cells, cache
 ):
     frozen, expected = long_copy
-    monkeypatch.setattr("cornerwave.spine.recipe.CACHE_BYTES", cache)
-    monkeypatch.setattr(sizes, "GROUP_CELLS", group_cells)
-    monkeypatch.setattr(
-        "cornerwave.spine.recipe.rows_of_block", lambda columns: block_cells // columns
-    )
+    at_a_time(GROUP_CELLS=group_cells, BLOCK_CELLS=block_cells, BLOCK_ROWS=1, CACHE_BYTES=cache)
     made = copies(long_table, frozen, [0.25, 1.0], threads=threads)
     assert all(a.equals(b) for a, b in zip(made, expected, strict=True))
 
 
 @pytest.mark.parametrize("block_bytes", [64, 999, 1 << 23])
-def test_chunks_of_a_csv_change_no_bit(monkeypatch, tmp_path, long_table, long_copy, block_bytes):
+def test_chunks_of_a_csv_change_no_bit(at_a_time, tmp_path, long_table, long_copy, block_bytes):
     frozen, expected = long_copy
     path = tmp_path / "people.csv"
     pa.csv.write_csv(long_table, path)
-    monkeypatch.setattr(sizes, "CSV_BLOCK", block_bytes)
+    at_a_time(CSV_BLOCK=block_bytes)
     made = copies(path, frozen, [0.25, 1.0])
     assert all(a.equals(b) for a, b in zip(made, expected, strict=True))
 

@@ -211,9 +211,8 @@ def test_a_draft_can_be_registered_and_says_the_choice(tmp_path, by_wage, capsys
     papq.write_table(by_wage, "people.parquet")
 
     def run(*words):
-        monkeypatch.setattr("sys.argv", ["cornerwave", *words])
         with pytest.raises(SystemExit) as end:
-            cli.main()
+            cli.main(words)
         return end.value.code, capsys.readouterr().err
 
     run("init")
@@ -293,12 +292,12 @@ def test_every_level_has_the_same_order_and_every_row_its_own_noise(shuffled, tm
     assert twin.id != dataset.id  # another choice is another dataset, with other noise
 
 
-def test_the_same_bytes_at_any_memory_and_any_chunking(shuffled, tmp_path, monkeypatch):
+def test_the_same_bytes_at_any_memory_and_any_chunking(shuffled, tmp_path, at_a_time):
     dataset, source = shuffled
     papq.write_table(source, tmp_path / "source.parquet", row_group_size=777)
 
     def made(cells, again):
-        monkeypatch.setattr(sizes, "SHUFFLE_CELLS", cells)
+        at_a_time(SHUFFLE_CELLS=cells)
         path = again.release(to="a", privacy=0.5).write(tmp_path / "a.parquet", force=True)
         return hashlib.sha256(path.read_bytes()).hexdigest()
 
@@ -325,12 +324,12 @@ def test_the_order_of_a_dataset_says_nothing_about_that_of_another(vault):
     assert (copies[0] == copies[1]).mean() < 0.01
 
 
-def test_rows_wait_in_a_file_without_a_name_and_in_little_memory(tmp_path, monkeypatch):
+def test_rows_wait_in_a_file_without_a_name_and_in_little_memory(tmp_path, at_a_time, monkeypatch):
     rows = 200_000
     table = pa.table({"x": np.sort(np.random.default_rng(9).normal(size=rows))})
     papq.write_table(table, tmp_path / "x.parquet", row_group_size=1 << 14)
     dataset = Vault.create(tmp_path / "vault").register("x", tmp_path / "x.parquet", shuffle=True)
-    monkeypatch.setattr(sizes, "SHUFFLE_CELLS", 1 << 12)
+    at_a_time(SHUFFLE_CELLS=1 << 12)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
     (tmp_path / "temporary").mkdir()
     largest = []
@@ -350,9 +349,9 @@ def test_rows_wait_in_a_file_without_a_name_and_in_little_memory(tmp_path, monke
     assert max(largest) < 4096 + 12 * 64
 
 
-def test_a_changed_source_is_refused_and_leaves_nothing(shuffled, tmp_path, monkeypatch):
+def test_a_changed_source_is_refused_and_leaves_nothing(shuffled, tmp_path, at_a_time, monkeypatch):
     dataset, source = shuffled
-    monkeypatch.setattr(sizes, "SHUFFLE_CELLS", 20_000)
+    at_a_time(SHUFFLE_CELLS=20_000)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
     (tmp_path / "temporary").mkdir()
     vault = Vault(tmp_path, dataset._key, dataset._ledger)

@@ -17,7 +17,6 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as papq
 import pytest
 
-from cornerwave import sizes
 from cornerwave.dictionary import write_dictionary
 from cornerwave.errors import (
     CornerwaveError,
@@ -100,9 +99,8 @@ def test_a_folder_in_s3_is_read_in_the_order_of_its_names(bucket):
     assert found["year"] == [2023] * 400 + [2024] * 400
 
 
-def test_a_large_file_is_read_in_parts(bucket, monkeypatch):
-    monkeypatch.setattr(sizes, "READ_AHEAD", 1 << 14)
-    monkeypatch.setattr(sizes, "CSV_BLOCK", 1 << 13)
+def test_a_large_file_is_read_in_parts(bucket, at_a_time, monkeypatch):
+    at_a_time(READ_AHEAD=1 << 14, CSV_BLOCK=1 << 13)
     fetched = []
     part = _stores.StoredFile.part
 
@@ -117,8 +115,8 @@ def test_a_large_file_is_read_in_parts(bucket, monkeypatch):
 
 
 @pytest.mark.parametrize("ending", ["parquet", "arrow", "csv"])
-def test_an_object_that_is_replaced_while_it_is_read_is_refused(bucket, ending, monkeypatch):
-    monkeypatch.setattr(sizes, "READ_AHEAD", 1 << 12)
+def test_an_object_that_is_replaced_while_it_is_read_is_refused(bucket, ending, at_a_time):
+    at_a_time(READ_AHEAD=1 << 12)
     address = bucket.put(f"people.{ending}", written(PEOPLE, ending))
     source = open_source(address)
     batches = source.batches(COLUMNS)
@@ -272,9 +270,9 @@ def dataset(vault, bucket):
 
 
 @pytest.fixture
-def small_parts(monkeypatch):
+def small_parts(at_a_time, monkeypatch):
     monkeypatch.setattr("moto.s3.models.S3_UPLOAD_PART_MIN_SIZE", 1)  # 5 MiB in earnest
-    monkeypatch.setattr(sizes, "UPLOAD_PART", 1 << 12)
+    at_a_time(UPLOAD_PART=1 << 12)
 
 
 @pytest.mark.parametrize("ending", ["parquet", "csv", *slowly("arrow", "csv.gz")])

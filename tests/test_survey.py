@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cornerwave import sizes
 from cornerwave.columns import Scale
 from cornerwave.engines import local
 from cornerwave.errors import ColumnError, SingularCovariance, SourceError
@@ -116,9 +115,8 @@ class TestKeys:
             self.measured(ids)
 
     @pytest.mark.parametrize("at_once", [1, 2, 7, 1000])
-    def test_repeats_are_found_however_few_ids_fit_into_memory(self, monkeypatch, at_once):
-        for name in ("IDS_AT_ONCE", "IDS_IN_MEMORY"):
-            monkeypatch.setattr(sizes, name, at_once)
+    def test_repeats_are_found_however_few_ids_fit_into_memory(self, at_a_time, at_once):
+        at_a_time(IDS_AT_ONCE=at_once, IDS_IN_MEMORY=at_once)
         self.measured(list(range(100)))
         with pytest.raises(ColumnError, match="1 rows repeat"):
             self.measured([*range(99), 0])

@@ -612,9 +612,8 @@ def test_the_command_and_the_schema_file_name_the_choice(tmp_path, capsys, monke
     papq.write_table(visits(persons=300).select(["person", *NOISY]), "clinic.parquet")
 
     def run(*words):
-        monkeypatch.setattr("sys.argv", ["cornerwave", *words])
         with pytest.raises(SystemExit) as end:
-            cli.main()
+            cli.main(words)
         return end.value.code, capsys.readouterr().err
 
     run("init")

@@ -7,7 +7,6 @@ import pyarrow as pa
 import pyarrow.parquet as papq
 import pytest
 
-from cornerwave import sizes
 from cornerwave.audit import audit
 from cornerwave.documents import page as as_page
 from cornerwave.engines import differences
@@ -65,11 +64,10 @@ def noise(copy: pa.Table, table: pa.Table, column: str = "wage") -> dict[str, fl
 
 class TestUpdate:
     @pytest.mark.parametrize("how", ["in order", "shuffled", "in a file"])
-    def test_what_came_went_and_changed(self, dataset, how, monkeypatch):
+    def test_what_came_went_and_changed(self, dataset, how, at_a_time):
         new = SECOND if how == "in order" else shuffled(SECOND)
         if how == "in a file":
-            monkeypatch.setattr("cornerwave.sizes.BUCKET_ROWS", 0)
-            monkeypatch.setattr("cornerwave.sizes.BUCKET_BYTES", 0)
+            at_a_time(BUCKET_ROWS=0, BUCKET_BYTES=0)
         before = dataset.release(to="ann", privacy=0.5).to_arrow()
         edition = dataset.update(new)
         counts = edition.changes
@@ -124,7 +122,7 @@ class TestUpdate:
             path = copy.write(tmp_path / f"again{number}.parquet")
             assert path.read_bytes() == made[number].read_bytes()
 
-    def test_the_noise_is_that_of_the_rows_whatever_their_order(self, vault, monkeypatch):
+    def test_the_noise_is_that_of_the_rows_whatever_their_order(self, vault, at_a_time):
         """Also in a new ledger, and with rows that waited in a file, in many buckets."""
         shown = []
         for new in (SECOND, shuffled(SECOND)):
@@ -133,8 +131,7 @@ class TestUpdate:
             shown.append(dataset.release(to="ann", privacy=0.5).to_arrow().sort_by("id"))
             (vault.path / "ledger.db").unlink()
             vault = Vault.create(vault.path, new_ledger=True)
-            monkeypatch.setattr("cornerwave.sizes.BUCKET_ROWS", 0)
-            monkeypatch.setattr("cornerwave.sizes.BUCKET_BYTES", 0)
+            at_a_time(BUCKET_ROWS=0, BUCKET_BYTES=0)
         assert shown[0].equals(shown[1])
 
     def test_changes_stay_hidden_in_copies(self, dataset):
@@ -505,16 +502,14 @@ def test_changed_rows_are_kept_as_they_are():
 @pytest.mark.parametrize("at_once", [-1, 100, 1 << 18])  # -1: also the last bucket ends a part
 @pytest.mark.parametrize("held", [0, 1 << 16, 1 << 28])
 @pytest.mark.parametrize("order", ["the same", "shuffled", "odd ones later"])
-def test_all_differences_are_found_in_any_order(vault, monkeypatch, tmp_path, at_once, held, order):
+def test_all_differences_are_found_in_any_order(vault, at_a_time, tmp_path, at_once, held, order):
     """Against the rows themselves, taken by their places."""
     from cornerwave.engines import BatchSurveyor, batch_order
     from cornerwave.sources import open_source
     from cornerwave.spine.rows import RowSecrets
 
-    monkeypatch.setattr("cornerwave.sizes.GROUP_CELLS", 1)  # groups of 1,024 rows
-    for name, value in (("BUCKET_BYTES", held), ("BUCKET_ROWS", 1000)):
-        monkeypatch.setattr(f"cornerwave.sizes.{name}", value)
-    monkeypatch.setattr(sizes, "CHANGED_ROWS", at_once)
+    # groups of 1,024 rows
+    at_a_time(GROUP_CELLS=1, BUCKET_BYTES=held, BUCKET_ROWS=1000, CHANGED_ROWS=at_once)
     frozen = vault.register("people", FIRST, key="id").frozen
     schema = frozen.schema
     secrets = RowSecrets.of(vault._key.derive)

@@ -24,14 +24,13 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from cornerwave import _core
+from cornerwave import _core, sizes
 from cornerwave.arrays import Floats
 from cornerwave.errors import LevelError, SourceError
 from cornerwave.keyed import KEY_BYTES
 from cornerwave.levels import checked_noise
 from cornerwave.moments import Moments, ends_of
 from cornerwave.noise import (
-    CACHE_BYTES,
     COARSEST,
     WhiteStreams,
     factor,
@@ -39,10 +38,6 @@ from cornerwave.noise import (
     over_blocks,
     steps,
 )
-
-PART_CELLS, PART_ROWS = 1 << 18, 1 << 12
-"""Cells, and at least so many rows, that a thread learns from at a time before their noise is
-made: to add up what was learned from fewer rows of a wide table takes longer than to learn it."""
 
 Learned = TypeVar("Learned")
 
@@ -178,7 +173,7 @@ def _insert(
     path = steps([*given, *new])
     rows, columns = table.rows.shape
     copies = np.empty((len(new), columns, rows))
-    around = copies.nbytes > CACHE_BYTES
+    around = copies.nbytes > sizes.CACHE_BYTES
 
     def work(worker: _Worker, part: slice) -> None:
         streams, x = worker.streams, np.array(table.rows[part].T, order="C")
@@ -281,7 +276,7 @@ def _of_parts(
     learn: Callable[[Floats], Learned], rows: Floats, threads: int | None
 ) -> list[Learned]:
     """Return what is learned from parts of the rows, in any order."""
-    part_rows = max(PART_ROWS, PART_CELLS // rows.shape[1])
+    part_rows = max(sizes.LEARNED_ROWS, sizes.LEARNED_CELLS // rows.shape[1])
     if len(rows) <= part_rows:
         return [learn(rows)]
     found: list[Learned] = []

@@ -8,6 +8,23 @@ not faster.
 GROUP_CELLS = 1 << 20
 """Numbers in a group of rows. A Parquet copy has a row group for each: its bytes depend on this."""
 
+BLOCK_CELLS, BLOCK_ROWS = 1 << 16, 1 << 8
+"""Cells of a block of noise, and at least so many rows of a wide table: few enough for the cache,
+enough to make a call worth its while."""
+
+CACHE_BYTES = 1 << 25
+"""Copies that take more than this together have left the cache before anybody reads them."""
+
+LEARNED_CELLS, LEARNED_ROWS = 1 << 18, 1 << 12
+"""Cells, and at least so many rows, that a thread learns from at a time before their noise is
+made: to add up what was learned from fewer rows of a wide table takes longer than to learn it."""
+
+HASHED_ROWS = 1 << 12
+"""Rows that are hashed and enciphered at once: they stay in the nearest caches."""
+
+ATTACK_WEIGHTS = 1 << 20
+"""Weights of rows that an attack holds at once: 8 MB, for any table and any sample."""
+
 BATCH_ROWS = 1 << 16
 """Rows of an appended batch in a group: batches are small, and all threads should have some."""
 
@@ -22,6 +39,9 @@ STATISTICS_CELLS, STATISTICS_ROWS = 1 << 19, 1 << 10
 
 PARQUET_PART_CELLS = 1 << 23
 """Cells of a part that one machine reads, about: a row group that has more is one part."""
+
+STRIP_CELLS = 1 << 25
+"""Cells of a Parquet row group that is read some columns at a time, at most."""
 
 READ_AHEAD = 1 << 23
 """Bytes that are requested at once where a stored file is read from front to back."""

@@ -1,9 +1,10 @@
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from cornerwave_reproduction import Independent, Ours, Scaled
 
 from cornerwave.attack import Knowledge, Llse, error, gain, learned, posterior_mean
-from cornerwave.attack import _estimators as module
 from cornerwave.errors import SourceError
 
 from .tables import TABLES
@@ -53,12 +54,12 @@ def test_equals_the_linear_estimate_for_gaussian_data() -> None:
     np.testing.assert_allclose(found, linear, atol=1e-3)
 
 
-def test_blocks_do_not_change_the_estimate(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_do_not_change_the_estimate(at_a_time: Callable[..., None]) -> None:
     X = TABLES["skewed"](500, np.random.default_rng(2))
     copies = Ours().copies(X, noise=NOISE, unsafe_seed=1)
     known = Ours().known(X, noise=NOISE)
     whole = posterior_mean(copies, known=known, reference=X)
-    monkeypatch.setattr(module, "BLOCK_CELLS", 1)
+    at_a_time(ATTACK_WEIGHTS=1)
     np.testing.assert_allclose(posterior_mean(copies, known=known, reference=X), whole, rtol=1e-9)
 
 

@@ -3,7 +3,6 @@
 import io
 import json
 import re
-import sys
 from contextlib import chdir, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from html.parser import HTMLParser
@@ -33,15 +32,13 @@ class Done:
 def command(*arguments: object, folder: Path) -> Done:
     """Run the command as a terminal would, in this process."""
     out, err = io.StringIO(), io.StringIO()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "argv", ["cornerwave", *map(str, arguments)])
-        with (
-            redirect_stdout(out),
-            redirect_stderr(err),
-            chdir(folder),
-            pytest.raises(SystemExit) as end,
-        ):
-            cli.main()
+    with (
+        redirect_stdout(out),
+        redirect_stderr(err),
+        chdir(folder),
+        pytest.raises(SystemExit) as end,
+    ):
+        cli.main(list(map(str, arguments)))
     return Done(int(end.value.code or 0), out.getvalue(), err.getvalue())
 
 

@@ -12,5 +12,5 @@ def parquet(tmp_path):
 
 
 @pytest.fixture(autouse=True)
-def _many_parts(monkeypatch):
-    monkeypatch.setattr("cornerwave.sizes.PARQUET_PART_CELLS", 13 * 300)
+def _many_parts(at_a_time):
+    at_a_time(PARQUET_PART_CELLS=13 * 300)

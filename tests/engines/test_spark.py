@@ -89,9 +89,9 @@ def test_a_frame_gives_the_dataset_and_the_copies_of_the_local_engine(
 
 @pytest.mark.parametrize("shuffle", [True, False])
 def test_persons_have_the_noise_and_the_histories_of_the_local_engine(
-    spark, vault, other, tmp_path, monkeypatch, shuffle
+    spark, vault, other, tmp_path, at_a_time, shuffle
 ):
-    monkeypatch.setattr("cornerwave.sizes.SHUFFLE_CELLS", 6 * 100)
+    at_a_time(SHUFFLE_CELLS=6 * 100)
     table = panel(90, np.arange(90) % 7 + 1)
     table = table.append_column("id", pa.array([f"v{n}" for n in range(table.num_rows)]))
     file = written(with_gaps(table, "stage"), tmp_path / "panel.parquet")
@@ -217,9 +217,9 @@ def test_row_groups_give_the_rows_in_their_order(spark, vault, other, parquet, t
 
 @pytest.mark.parametrize("by_frame", [True, False])
 def test_shuffled_rows_have_the_order_of_the_local_engine(
-    spark, vault, parquet, tmp_path, monkeypatch, by_frame
+    spark, vault, parquet, tmp_path, at_a_time, by_frame
 ):
-    monkeypatch.setattr("cornerwave.sizes.SHUFFLE_CELLS", 13 * 400)
+    at_a_time(SHUFFLE_CELLS=13 * 400)
     dataset = vault.register("people", parquet, key="id", shuffle=True, **CHOICES)
     [wanted, *_] = local_copies(dataset, tmp_path)
     source = frame_of(spark, parquet) if by_frame else None

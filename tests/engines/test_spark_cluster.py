@@ -110,9 +110,9 @@ def meanwhile(work):
 @pytest.mark.parametrize("by_frame", [True, False])
 @pytest.mark.parametrize("shuffle", [True, False])
 def test_the_cluster_gives_the_dataset_and_the_copies_of_the_local_engine(
-    spark, vault, parquet, tmp_path, monkeypatch, by_frame, shuffle
+    spark, vault, parquet, tmp_path, at_a_time, by_frame, shuffle
 ):
-    monkeypatch.setattr("cornerwave.sizes.SHUFFLE_CELLS", 13 * 400)
+    at_a_time(SHUFFLE_CELLS=13 * 400)
     other = Vault.create(tmp_path / "other", key_file=vault.path / "key")
     here = vault.register("people", parquet, key="id", shuffle=shuffle, **CHOICES)
     source = spark.read.parquet(str(parquet)).repartition(4) if by_frame else parquet

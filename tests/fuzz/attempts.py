@@ -227,7 +227,7 @@ def attempt(world: Path, folder: Path, kind: str, number: int) -> Tried:
 def run(words: Sequence[str], *, folder: Path = Path(), seconds: int = SECONDS) -> Answer:
     """Run the command line's own main, or a miner's questions, in this process."""
     out, err, error = io.StringIO(), io.StringIO(), None
-    argv, show = sys.argv, warnings.showwarning
+    show = warnings.showwarning
     with (
         chdir(folder),
         redirect_stdout(out),
@@ -241,8 +241,7 @@ def run(words: Sequence[str], *, folder: Path = Path(), seconds: int = SECONDS) 
                 warnings.simplefilter("ignore", CornerwaveWarning)
                 code = _mine(words[1])
             else:
-                sys.argv = ["cornerwave", *words]
-                cli.main()
+                cli.main(words)
                 code = 0
         except SystemExit as stop:
             code = int(stop.code or 0)
@@ -250,7 +249,7 @@ def run(words: Sequence[str], *, folder: Path = Path(), seconds: int = SECONDS) 
         except (Exception, _TooLong) as fault:
             code, error = 3, fault
         finally:
-            sys.argv, warnings.showwarning = argv, show
+            warnings.showwarning = show
     return Answer(code, out.getvalue(), err.getvalue(), error)
 
 

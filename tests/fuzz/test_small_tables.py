@@ -4,7 +4,6 @@ Few rows, constant columns, counters, gaps, spikes, numbers at the ends of float
 a new user tries first, and what is not in a table that was made for a test.
 """
 
-import sys
 import warnings
 
 import numpy as np
@@ -49,13 +48,12 @@ def _write(random, path):
 
 
 @pytest.fixture
-def day(monkeypatch, capfd):
+def day(capfd):
     """Run commands; only a result, a finding or a refusal may come of them."""
 
     def call(*arguments):
-        monkeypatch.setattr(sys, "argv", ["cornerwave", *map(str, arguments)])
         with warnings.catch_warnings(), pytest.raises(SystemExit) as stop:
-            cli.main()
+            cli.main(list(map(str, arguments)))
         told = capfd.readouterr()
         assert (stop.value.code or 0) in (RESULT, FINDING, REFUSED), told.err
         return (stop.value.code or 0) == RESULT, told.err

@@ -3,7 +3,6 @@ import gzip
 import pyarrow as pa
 import pytest
 
-from cornerwave import sizes
 from cornerwave.errors import SourceError
 from cornerwave.sources import open_source
 
@@ -57,8 +56,8 @@ def test_names_are_taken_for_names(tmp_path, content):
     assert open_source(csv(tmp_path, content)).schema.names == names
 
 
-def test_a_name_that_occurs_late_is_found(tmp_path, monkeypatch):
-    monkeypatch.setattr(sizes, "CSV_BLOCK", 1000)
+def test_a_name_that_occurs_late_is_found(tmp_path, at_a_time):
+    at_a_time(CSV_BLOCK=1000)
     path = csv(tmp_path, "ann,de\n" + "bob,fr\n" * 5000 + "ann,de\n")
     with pytest.raises(SourceError, match=HEADLESS):
         open_source(path)
@@ -110,8 +109,8 @@ def test_nothing_is_missing_and_quotes_around_nothing_are_not(tmp_path):
 
 
 @pytest.mark.parametrize("block", [20, 1 << 20])
-def test_types_do_not_depend_on_blocks(tmp_path, monkeypatch, block):
-    monkeypatch.setattr(sizes, "CSV_BLOCK", block)
+def test_types_do_not_depend_on_blocks(tmp_path, at_a_time, block):
+    at_a_time(CSV_BLOCK=block)
     path = csv(tmp_path, "a,b\n" + "0,007\n" * 9 + "1,8\n" * 9 + "true,9\n" * 9)
     source = open_source(path)
     assert source.schema.types == [pa.string(), pa.string()]

@@ -7,7 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cornerwave.columns import MISSING_BITS, Fingerprint, key_ids, macs, to_floats
-from cornerwave.columns import _encoded as module
 from cornerwave.errors import ColumnError
 from cornerwave.noise import position_ids
 from tests import twins
@@ -53,10 +52,10 @@ def test_parts_add_up_however_a_table_is_cut(columns, data):
 
 
 @pytest.mark.parametrize("chunk", [1, 3, 10, 8192])
-def test_the_size_of_a_chunk_does_not_matter(monkeypatch, chunk):
+def test_the_size_of_a_chunk_does_not_matter(at_a_time, chunk):
     columns = [np.arange(10, dtype=np.uint64), np.arange(10, 20, dtype=np.uint64)]
     expected = str(of(columns))
-    monkeypatch.setattr(module, "CHUNK", chunk)
+    at_a_time(HASHED_ROWS=chunk)
     assert str(of(columns)) == expected
 
 

@@ -12,7 +12,6 @@ import pyarrow.feather as feather
 import pyarrow.parquet as papq
 import pytest
 
-from cornerwave import sizes
 from cornerwave.choices import ReadingSettings
 from cornerwave.columns import to_floats
 from cornerwave.errors import ColumnError, SourceError
@@ -172,8 +171,8 @@ def test_the_index_of_pandas_is_no_column():
     assert open_source(named).schema.names == ["a"]
 
 
-def test_late_decimals_change_the_type_of_all_rows(tmp_path, monkeypatch):
-    monkeypatch.setattr(sizes, "CSV_BLOCK", 1000)
+def test_late_decimals_change_the_type_of_all_rows(tmp_path, at_a_time):
+    at_a_time(CSV_BLOCK=1000)
     path = tmp_path / "t.csv"
     path.write_text("a,b\n" + "1,2020-01-01\n" * 5000 + "2.5,2020-01-01 12:00:00\n")
     source = open_source(path)
@@ -189,8 +188,8 @@ def test_fixed_types_are_used_without_looking(tmp_path):
 
 
 @pytest.mark.parametrize("block", [64, 1 << 23])
-def test_blocks_of_a_csv_do_not_matter(tmp_path, monkeypatch, block):
-    monkeypatch.setattr(sizes, "CSV_BLOCK", block)
+def test_blocks_of_a_csv_do_not_matter(tmp_path, at_a_time, block):
+    at_a_time(CSV_BLOCK=block)
     expected = table(50)
     source = open_source(write_csv(expected, tmp_path))
     assert whole(source).to_pydict() == expected.to_pydict()

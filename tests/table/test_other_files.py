@@ -10,7 +10,6 @@ import pyarrow as pa
 import pyreadstat
 import pytest
 
-from cornerwave import sizes
 from cornerwave.choices import ReadingSettings
 from cornerwave.errors import ExtraMissing, SourceError
 from cornerwave.sources import _stat_files, open_source, open_to_inspect
@@ -142,10 +141,9 @@ def write_stat(path, frame):
 
 class TestStatFiles:
     @pytest.mark.parametrize("ending", [".sav", ".zsav", ".dta", ".xpt"])
-    @pytest.mark.parametrize("at_a_time", [1 << 10, 1 << 19])
-    def test_they_give_the_same_values(self, tmp_path, monkeypatch, ending, at_a_time):
-        monkeypatch.setattr(sizes, "STATISTICS_CELLS", at_a_time)
-        monkeypatch.setattr(sizes, "STATISTICS_ROWS", 64)
+    @pytest.mark.parametrize("cells", [1 << 10, 1 << 19])
+    def test_they_give_the_same_values(self, tmp_path, at_a_time, ending, cells):
+        at_a_time(STATISTICS_CELLS=cells, STATISTICS_ROWS=64)
         frame = people()
         found = whole(open_source(write_stat(tmp_path / f"t{ending}", frame)))
         labelled = ["male", "female", "male", None]

@@ -15,7 +15,6 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as papq
 import pytest
 
-from cornerwave import sizes
 from cornerwave.errors import OutputError, OutputExists
 from cornerwave.outputs import (
     CopyFile,
@@ -435,9 +434,9 @@ def test_a_disk_that_is_really_full():
         fill()
 
 
-def test_bytes_go_to_the_disk_while_others_are_made(path, monkeypatch):
+def test_bytes_go_to_the_disk_while_others_are_made(path, at_a_time, monkeypatch):
     synced = []
-    monkeypatch.setattr(sizes, "SYNC_BYTES", 1)
+    at_a_time(SYNC_BYTES=1)
     monkeypatch.setattr(os, "fdatasync", synced.append)
     copy = opened(path, BIG)
     copy.write(BIG)
@@ -448,14 +447,14 @@ def test_bytes_go_to_the_disk_while_others_are_made(path, monkeypatch):
 
 
 @pytest.mark.parametrize("refuses", [True, False])
-def test_a_disk_that_refuses_bytes_behind_the_writer(tmp_path, monkeypatch, refuses):
+def test_a_disk_that_refuses_bytes_behind_the_writer(tmp_path, at_a_time, monkeypatch, refuses):
     """The system reports such an error once: the last fsync would not hear of it."""
 
     def fdatasync(_descriptor):
         if refuses:
             raise OSError(errno.EIO, os.strerror(errno.EIO))
 
-    monkeypatch.setattr(sizes, "SYNC_BYTES", 1)
+    at_a_time(SYNC_BYTES=1)
     monkeypatch.setattr(os, "fdatasync", fdatasync)
     copy = opened(tmp_path / "copy.parquet", BIG)
     expected = pytest.raises(OutputError, match="Input/output") if refuses else nullcontext()

@@ -106,7 +106,7 @@ def test_known_types_decide_where_files_disagree(tmp_path):
     assert whole(open_source(tmp_path, {"v": known}))["v"].to_pylist() == ["a", "b"]
 
 
-def test_a_wide_table_is_read_some_columns_at_a_time(tmp_path, monkeypatch):
+def test_a_wide_table_is_read_some_columns_at_a_time(tmp_path, at_a_time, monkeypatch):
     """The same rows, whichever way takes less memory; each way is taken."""
     rows, rng = 10_000, np.random.default_rng(1)
     given = pa.table(
@@ -127,7 +127,7 @@ def test_a_wide_table_is_read_some_columns_at_a_time(tmp_path, monkeypatch):
     source = open_source(tmp_path / "wide.parquet")
     assert whole(source, given.column_names).cast(given.schema).equals(given)
     assert strips == 2 * [8, 8, 8, 8, 6]
-    monkeypatch.setattr("cornerwave.sources._parquet.STRIP_CELLS", 0)
+    at_a_time(STRIP_CELLS=0)
     assert whole(source, given.column_names).cast(given.schema).equals(given)
     assert len(strips) == 10
     assert source.rows == rows

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cornerwave import sizes
 from cornerwave.choices import ReadingSettings
 from cornerwave.errors import ColumnError, SourceError
 from cornerwave.sources import open_source, open_to_inspect
@@ -135,8 +134,8 @@ def test_the_encoding_is_found(tmp_path, text, encoding, found, name):
     assert source.schema.names == rows[0]
 
 
-def test_late_bytes_show_the_encoding_too(tmp_path, monkeypatch):
-    monkeypatch.setattr(sizes, "CSV_BLOCK", 10_000)
+def test_late_bytes_show_the_encoding_too(tmp_path, at_a_time):
+    at_a_time(CSV_BLOCK=10_000)
     path = write(tmp_path, "n,town\n" + "1,Ulm\n" * 20_000 + "2,Köln\n", "latin-1")
     source = open_source(path)
     assert whole(source)["town"][-1].as_py() == "Köln"

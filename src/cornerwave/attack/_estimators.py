@@ -29,13 +29,11 @@ from typing import Any
 
 import numpy as np
 
+from cornerwave import sizes
 from cornerwave.arrays import Floats
 from cornerwave.attack._llse import Knowledge, whitening
 from cornerwave.errors import SourceError
 from cornerwave.moments import Moments
-
-BLOCK_CELLS = 1 << 20
-"""Weights held at once: 8 MB, for any table and any sample."""
 
 LEAST_LEAKED = 20
 """Fewer leaked rows than this train nothing."""
@@ -63,7 +61,7 @@ def posterior_mean(copies: Sequence[Any], *, known: Knowledge, reference: Any) -
     # |s - x_r|^2 = |s|^2 - 2 s'x_r + |x_r|^2, and |s|^2 is the same for every r: it cancels.
     offsets = np.log(counts) - (points**2).sum(axis=1) / 2
     estimate = np.empty_like(combined)
-    size = max(1, BLOCK_CELLS // len(values))
+    size = max(1, sizes.ATTACK_WEIGHTS // len(values))
     for start in range(0, len(combined), size):
         part = slice(start, start + size)
         log_weights = (combined[part] - centre) @ axes @ points.T + offsets

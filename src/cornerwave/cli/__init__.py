@@ -147,18 +147,21 @@ app.add_typer(recipient_app, name="recipient")
 REFUSED, FAULT = 2, 3
 
 
-def main() -> None:
-    """Run a command. Report a refusal in one line, and a bug by its place in the code."""
+def main(words: Sequence[str] | None = None) -> None:
+    """Run a command: the words of the process, or those given.
+
+    Report a refusal in one line, and a bug by its place in the code.
+    """
     warnings.showwarning = show_warning
     warnings.simplefilter("always", CornerwaveWarning)
     # Not inside a handler: an error keeps files open, and a reader's threads must not outlive the
     # interpreter.
-    sys.exit(_outcome())
+    sys.exit(_outcome(words))
 
 
-def _outcome() -> int:
+def _outcome(words: Sequence[str] | None) -> int:
     try:
-        app()
+        app() if words is None else app(list(words), prog_name="cornerwave")
     except Fault as fault:
         tell_places(str(fault), fault)
         return FAULT

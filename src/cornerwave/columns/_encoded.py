@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cornerwave import _core
+from cornerwave import _core, sizes
 from cornerwave.arrays import Codes, Ids, Ints, Words
 from cornerwave.columns._types import value_type
 from cornerwave.errors import ColumnError
@@ -215,10 +215,6 @@ def _is_bytes(type_: pa.DataType) -> bool:
 # with probability at most r 2^-64: 2^-36 if all of 10^8 rows are changed, 2^-63 if one is.
 
 
-CHUNK = 4096
-"""Rows that are hashed and enciphered at once: they stay in the nearest caches."""
-
-
 def key_ids(keys: pa.Array, secret: bytes, name: str) -> Ids:
     """Return the row ids of a key column; raise ColumnError if one is missing or has no text."""
     if pa.types.is_dictionary(keys.type):  # where a missing value may be one of the values
@@ -274,10 +270,11 @@ def macs(ids: Ids, words: Words, secret: bytes) -> tuple[Fingerprint, Words]:
     ids, words = np.ascontiguousarray(ids), np.ascontiguousarray(words)
     encipher = BlockFunction(expand(secret, "rows"))
     key = hash_key(expand(secret, "values"), len(words))
-    blocks, room = np.empty((CHUNK, 2), dtype=np.uint64), room_for(CHUNK)
+    most = sizes.HASHED_ROWS
+    blocks, room = np.empty((most, 2), dtype=np.uint64), room_for(most)
     sums, bits = np.zeros(2, dtype=np.uint64), np.empty(len(ids), dtype=np.uint64)
-    for start in range(0, len(ids), CHUNK):
-        rows = min(CHUNK, len(ids) - start)
+    for start in range(0, len(ids), most):
+        rows = min(most, len(ids) - start)
         _core.fill_row_blocks(ids, words, start, key, blocks[:rows])
         _core.take_macs(encipher(blocks[:rows], room), sums, bits[start : start + rows])
     return Fingerprint(len(ids), sums), bits

@@ -21,7 +21,7 @@ from cornerwave.noise._carried import (
 from cornerwave.noise._changed_rows import ChangedRows, Past
 from cornerwave.noise._factor import SWEEPS, factor, noise_shape
 from cornerwave.noise._grid import COARSEST, GRID_BITS, add_noise_on_grid, grid_of
-from cornerwave.noise._memory import CACHE_BYTES, Memory
+from cornerwave.noise._memory import Memory
 from cornerwave.noise._person_noise import (
     PersonNoise,
     PersonReader,
@@ -64,7 +64,6 @@ from cornerwave.noise._transition import (
 )
 
 __all__ = [
-    "CACHE_BYTES",
     "COARSEST",
     "GRID_BITS",
     "MISSING",

@@ -7,9 +7,6 @@ import numpy as np
 
 from cornerwave.arrays import Floats
 
-CACHE_BYTES = 1 << 25
-"""Copies that take more than this together have left the cache before anybody reads them."""
-
 
 class Memory:
     """Lends arrays of floats, and takes each back when nobody looks at it any more.

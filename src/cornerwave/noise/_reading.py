@@ -17,15 +17,9 @@ from typing import TypeVar
 
 import numpy as np
 
-from cornerwave import _core
+from cornerwave import _core, sizes
 from cornerwave.arrays import Floats, Ids
 from cornerwave.noise._stream import ORIGIN, Step, WhiteStreams, ancestors
-
-BLOCK_CELLS = 65536
-"""Cells of a block: few enough for the cache, enough to make a call worth its while."""
-
-LEAST_ROWS = 256
-"""Rows of a block of a wide table."""
 
 Worker = TypeVar("Worker")
 
@@ -37,7 +31,7 @@ def available_threads() -> int:
 
 def rows_of_block(columns: int) -> int:
     """Return how many rows are computed at a time."""
-    return max(LEAST_ROWS, BLOCK_CELLS // columns)
+    return max(sizes.BLOCK_ROWS, sizes.BLOCK_CELLS // columns)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as papq
 
+from cornerwave import sizes
 from cornerwave.columns import check_distinct, plain_type
 from cornerwave.errors import ColumnError
 from cornerwave.sources._csv import named_by_folders
@@ -26,8 +27,8 @@ PIECE, STORED_PIECE, STORED_PIECES = 1 << 16, 1 << 22, 1 << 27
 """Bytes of a column chunk that are read at once: whole ones of a wide Parquet file would fill
 memory. From a store they are more, as each is a request, but no more than that in total."""
 
-STRIP, STRIP_CELLS = 8, 1 << 25
-"""Columns of a row group that are read at once, where it has at most so many cells."""
+STRIP = 8
+"""Columns of a row group that are read at once, where it has few cells."""
 
 Batches = Iterator[pa.RecordBatch]
 Types = Mapping[str, pa.DataType]
@@ -168,7 +169,7 @@ def _are_strips_smaller(
     types = [content.schema_arrow.field(name).type for name in columns]
     fixed = all(pa.types.is_primitive(each) or pa.types.is_dictionary(each) for each in types)
     rows = max((content.metadata.row_group(group).num_rows for group in groups), default=0)
-    return len(columns) > 4 * STRIP and fixed and rows * len(columns) <= STRIP_CELLS
+    return len(columns) > 4 * STRIP and fixed and rows * len(columns) <= sizes.STRIP_CELLS
 
 
 def _by_strips(

@@ -18,7 +18,7 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from cornerwave import _core
+from cornerwave import _core, sizes
 from cornerwave.arrays import Floats, Ids, Ints, Words
 from cornerwave.choices import CATEGORY, KEY, PERTURBED, UNIT
 from cornerwave.columns import Categories, Column, Fingerprint, Finish, plain_type
@@ -26,7 +26,6 @@ from cornerwave.errors import SourceChanged, SourceError
 from cornerwave.keyed import BlockFunction, Secrets, expand, room_for
 from cornerwave.levels import retention
 from cornerwave.noise import (
-    CACHE_BYTES,
     EventClock,
     HistoryReader,
     Memory,
@@ -222,7 +221,7 @@ class Recipe:
         """Fill in the numbers with the noise of their rows."""
         frozen = self.frozen
         reader = self._readers.pop() if self._readers else self._new_reader()
-        around = len(copies) * x.nbytes > CACHE_BYTES
+        around = len(copies) * x.nbytes > sizes.CACHE_BYTES
         for start in range(0, x.shape[1] if len(x) else 0, self._block_rows):
             for index, white in reader.white(ids[start : start + self._block_rows]):
                 copy = copies[index]
