@@ -16,6 +16,7 @@ from cornerwave.cli._options import (
     VaultOption,
     bounds_of,
     cluster,
+    named_sources,
     open_vault,
     read_by,
 )
@@ -25,9 +26,10 @@ from cornerwave.errors import LevelError, OutputError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from cornerwave.columns import Finish
     from cornerwave.levels import Level, Privacy
     from cornerwave.sources import Place
-    from cornerwave.vault import Dataset, Release
+    from cornerwave.vault import Dataset, LinkedDataset, Release
 
 
 def release(
@@ -51,7 +53,8 @@ def release(
         typer.Option(
             metavar="FILE",
             help="Output file (.csv, .csv.gz, .parquet, .arrow), a path or an address, or "
-            "postgresql://...#TABLE, one per --to; or a directory.",
+            "postgresql://...#TABLE, one per --to; or a directory. Linked tables: a .zip of CSV "
+            "files, .duckdb, a new directory of .parquet files, or postgresql://...#SCHEMA.",
         ),
     ] = None,
     levels: Annotated[
@@ -95,11 +98,18 @@ def release(
     from cornerwave.vault import write_all, write_all_spark
 
     finish = Finish(frozenset(round_ or ()), bounds_of(clip))
-    asked_for = _requests(name, to, privacy, noise, out, levels, on_cluster=engine == "spark")
+    opened = open_vault(vault)
+    ending = "zip" if (is_linked := opened.has_linked(name)) else "parquet"
+    on_cluster = engine == "spark"
+    asked_for = _requests(name, to, privacy, noise, out, levels, ending, on_cluster=on_cluster)
     requests = [(recipient, _from(against, asked), place) for recipient, asked, place in asked_for]
     if dictionary:
         _check_dictionary([place for _, _, place in requests])
-    opened = open_vault(vault)
+    if is_linked:
+        _check_linked(finish, edition, batch, engine)
+        tables = opened.linked(name, sources=named_sources(source))
+        _release_linked(tables, requests, raw=raw, force=force, another=another)
+        return
     with cluster(engine, master) as session:
         dataset = opened.dataset(name, source=read_by(session, source))
         releases = dataset.release_many(
@@ -121,6 +131,37 @@ def release(
     for made, path, (_, asked, _) in zip(releases, paths, requests, strict=True):
         say(f"{path}: for {made.recipient}, {_described(made, asked)}")
         _write_dictionary(made, path, force=force)
+
+
+def _check_linked(finish: "Finish", edition: int | None, batch: int | None, engine: str) -> None:
+    """Raise OutputError for what a copy of linked tables cannot have."""
+    if finish.round or finish.clip or edition or batch or engine != "local":
+        raise OutputError(
+            "linked tables are released whole: --round, --clip, --edition, --batch and --engine "
+            "are for one table; release it by its own name, as in clinic.visits"
+        )
+
+
+def _release_linked(
+    tables: "LinkedDataset",
+    requests: "Sequence[tuple[str, Level | Privacy, Place]]",
+    *,
+    raw: bool,
+    force: bool,
+    another: bool,
+) -> None:
+    """Release copies of linked tables, one after the other."""
+    for recipient, asked, place in requests:
+        made = tables.release_at(recipient, asked, raw=raw)
+        for table, release in made.tables.items() if not another else ():
+            _confirm_second_levels(tables[table], [release])
+        with progress("Releasing", sum(each.rows.rows for each in made.tables.values())) as advance:
+            path = made.write(place, force=force, progress=advance)
+        first = next(iter(made.tables.values()))
+        say(
+            f"{path}: {', '.join(made.tables)} for {recipient}, privacy {made.privacy:g}, noise "
+            f"{first.level.noise:.4g}"
+        )
 
 
 def _from(against: str, asked: "Level | Privacy") -> "Level | Privacy":
@@ -207,6 +248,11 @@ def again(
 ) -> None:
     """Make a recipient's copy again from the ledger, byte for byte."""
     opened = open_vault(vault)
+    if opened.has_linked(name):
+        _linked_again(
+            opened.linked(name, sources=named_sources(source)), recipient, out, number, force
+        )
+        return
     with cluster(engine, master) as session:
         dataset = opened.dataset(name, source=read_by(session, source))
         held = dataset.again(recipient)
@@ -221,6 +267,26 @@ def again(
                 path = copy.write_spark(place, spark=session, force=force)
     say(f"{path}: for {recipient}, privacy {copy.privacy:g}, made again")
     _write_dictionary(copy, path, force=force)
+
+
+def _linked_again(
+    tables: "LinkedDataset", recipient: str, out: str | None, number: int | None, force: bool
+) -> None:
+    """Make a recipient's copy of linked tables again."""
+    from cornerwave.sources import place_of
+
+    held = tables.again(recipient)
+    if (number is None and len(held) > 1) or (number or 1) > len(held):
+        stated = "; ".join(f"{i}: privacy {c.privacy:g}" for i, c in enumerate(held, start=1))
+        raise LevelError(
+            f"{recipient!r} holds {tables.name!r} as {stated or 'single tables'}. Choose one with "
+            "--number, or a table by its own name"
+        )
+    if out is None:
+        raise OutputError("name a place for the tables with --out: a .zip, .duckdb or a directory")
+    copy = held[(number or 1) - 1]
+    path = copy.write(place_of(out), force=force)
+    say(f"{path}: {', '.join(copy.tables)} for {recipient}, privacy {copy.privacy:g}, made again")
 
 
 def _place_again(
@@ -270,6 +336,7 @@ def _requests(
     noise: list[float] | None,
     out: list[str] | None,
     levels: Path | None,
+    ending: str,
     *,
     on_cluster: bool,
 ) -> list[tuple[str, "Level | Privacy", "Place"]]:
@@ -279,7 +346,7 @@ def _requests(
     if levels is not None:
         if to or privacy or noise or out:
             raise LevelError("--levels replaces --to, --privacy, --noise and --out; leave them out")
-        return _requests_in(levels, name, on_cluster=on_cluster)
+        return _requests_in(levels, name, ending, on_cluster=on_cluster)
     units, unit = (privacy, "privacy") if privacy else (noise, "noise")
     if not to or not units or (privacy and noise) or len(units) != len(to):
         raise LevelError(
@@ -287,25 +354,27 @@ def _requests(
             "to mix the two, use --levels FILE.toml"
         )
     asked = [Privacy(value) if unit == "privacy" else Level(value) for value in units]
-    places = _outputs(name, to, out, on_cluster=on_cluster)
+    places = _outputs(name, to, out, ending, on_cluster=on_cluster)
     return list(zip(to, asked, places, strict=True))
 
 
 def _requests_in(
-    path: Path, name: str, *, on_cluster: bool
+    path: Path, name: str, ending: str, *, on_cluster: bool
 ) -> list[tuple[str, "Level | Privacy", "Place"]]:
     from cornerwave.schema_file import read_batch
 
     requests = []
     for recipient, level, out in read_batch(path):
         given = [str(out)] if out else None
-        [place] = _outputs(name, [recipient], given, on_cluster=on_cluster)
+        [place] = _outputs(name, [recipient], given, ending, on_cluster=on_cluster)
         requests.append((recipient, level, place))
     return requests
 
 
-def _outputs(name: str, to: list[str], out: list[str] | None, *, on_cluster: bool) -> "list[Place]":
-    """Return one place per recipient: as given, or NAME-RECIPIENT.parquet in a directory.
+def _outputs(
+    name: str, to: list[str], out: list[str] | None, ending: str, *, on_cluster: bool
+) -> "list[Place]":
+    """Return one place per recipient: as given, or NAME-RECIPIENT with an ending in a directory.
 
     A copy of a cluster is a directory itself: one that is there may be a copy, and is no place
     for another one, which readers would take for more rows of the first.
@@ -319,7 +388,7 @@ def _outputs(name: str, to: list[str], out: list[str] | None, *, on_cluster: boo
         raise OutputError("with Spark, give one --out DIRECTORY for each --to: it becomes the copy")
     if out and (len(out) > 1 or not folders):
         raise OutputError("give one --out FILE for each --to, or one --out that is a directory")
-    return [_default(name, recipient, "parquet", *folders) for recipient in to]
+    return [_default(name, recipient, ending, *folders) for recipient in to]
 
 
 def _default(name: str, recipient: str, ending: str, folder: str = "") -> Path:

@@ -22,7 +22,7 @@ from cornerwave.choices import (
     bound_of,
     toml_text,
 )
-from cornerwave.errors import ClusterError, ColumnError, CornerwaveError
+from cornerwave.errors import ClusterError, ColumnError, CornerwaveError, SourceError
 from cornerwave.kinds import Text, Whole
 
 if TYPE_CHECKING:
@@ -110,6 +110,14 @@ def read_by(session: Any, source: str | list[str] | None) -> Any:
         read_with(session, place) for place in ([source] if isinstance(source, str) else source)
     ]
     return parts[0] if len(parts) == 1 else parts
+
+
+def named_sources(source: list[str] | None) -> dict[str, str]:
+    """Return where some of several linked tables are now, each as TABLE=PLACE."""
+    named = [each.partition("=") for each in source or ()]
+    if not all(table and place for table, _, place in named):
+        raise SourceError("name each table with its place, as in --source visits=visits.csv")
+    return {table: place for table, _, place in named}
 
 
 # --------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from cornerwave.cli._options import (
     read_by,
 )
 from cornerwave.cli._screen import progress, say
-from cornerwave.errors import CornerwaveError, OutputExists, spelled
+from cornerwave.errors import CornerwaveError, OutputExists, SourceError, spelled
 
 if TYPE_CHECKING:
     from cornerwave.editions import Edition
@@ -71,10 +71,11 @@ def init(
 def register(
     name: Annotated[str, typer.Argument(help="Name of the dataset.")],
     source: Annotated[
-        str,
+        list[str],
         typer.Argument(
             help="CSV, Parquet, Arrow, Excel, Stata, SPSS, SAS, a directory, a database; a path, "
-            "or an address: s3://, gs://, abfs://, https://, postgresql://."
+            "or an address: s3://, gs://, abfs://, https://, postgresql://. Several tables of the "
+            "same persons: TABLE=SOURCE for each."
         ),
     ],
     choices: Choices,
@@ -91,6 +92,10 @@ def register(
             help="Do not compare with a dataset whose values agree by chance (repeatable).",
         ),
     ] = None,
+    orphans: Annotated[
+        bool,
+        typer.Option("--orphans", help="Linked tables: allow persons who lack a row in one."),
+    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Do everything but record the dataset.")
     ] = False,
@@ -100,30 +105,61 @@ def register(
     *,
     reading: ReadingSettings,
 ) -> None:
-    """Register a table before its first release."""
+    """Register a table, or several of the same persons, before the first release."""
     from cornerwave.outlook import explained
 
-    opened = open_vault(vault)
+    opened, tables = open_vault(vault), _tables_in(source)
     with (
         advice_for(schema),
         cluster(engine, master) as session,
         progress("Reading") as advance,
     ):
-        dataset = opened.register_as(
-            name,
-            read_by(session, source),
-            choices,
-            schema=schema,
-            reading=reading,
-            unrelated=tuple(unrelated or ()),
-            dry_run=dry_run,
-            spark=session,
-            progress=advance,
-        )
-    for line in _registered(dataset, "Would register" if dry_run else "Registered"):
-        say(line)
-    for line in explained(dataset.frozen):
-        say(f"  {line}")
+        if tables is None:
+            registered = [
+                opened.register_as(
+                    name,
+                    read_by(session, source[0]),
+                    choices,
+                    schema=schema,
+                    reading=reading,
+                    unrelated=tuple(unrelated or ()),
+                    dry_run=dry_run,
+                    spark=session,
+                    progress=advance,
+                )
+            ]
+        else:
+            linked = opened.register_linked_as(
+                name,
+                {table: read_by(session, place) for table, place in tables.items()},
+                choices,
+                schema=schema,
+                reading=reading,
+                orphans=orphans,
+                unrelated=tuple(unrelated or ()),
+                dry_run=dry_run,
+                spark=session,
+                progress=advance,
+            )
+            registered = list(linked.tables.values())
+    for dataset in registered:
+        for line in _registered(dataset, "Would register" if dry_run else "Registered"):
+            say(line)
+        for line in explained(dataset.frozen):
+            say(f"  {line}")
+
+
+def _tables_in(sources: list[str]) -> dict[str, str] | None:
+    """Return linked tables, each named with its source; None for a single source."""
+    named = [source.partition("=") for source in sources]
+    if len(sources) == 1 and (not named[0][1] or Path(sources[0]).exists()):
+        return None
+    if not all(table and place for table, _, place in named):
+        raise SourceError("name each of several tables with its source, as in visits=visits.csv")
+    tables = {table: place for table, _, place in named}
+    if len(tables) < len(named):
+        raise SourceError("two tables have one name; give each its own")
+    return tables
 
 
 _ORDERS = {
@@ -154,7 +190,7 @@ def _registered(dataset: "Dataset", done: str) -> Iterator[str]:
             yield f"  {what} in copies: {', '.join(map(spelled, sorted(columns_)))}"
     for column, called in looks.names.items():
         yield f"  called {spelled(called)} in copies: {spelled(column)}"
-    if dataset.entry.unrelated:
+    if len(dataset.entry.unrelated) > _siblings(dataset):
         yield "  not compared with datasets that you declared unrelated: if they share values,"
         yield "  recipients of both can average the noise"
     if frozen.schema.order is not None:
@@ -165,6 +201,12 @@ def _registered(dataset: "Dataset", done: str) -> Iterator[str]:
         if each.pooled:
             name = "+".join(map(spelled, each.columns))
             yield f"  pooled: rare values of {name}, {each.counts[-1]:,} rows in total"
+
+
+def _siblings(dataset: "Dataset") -> int:
+    """Return how many tables a table is linked with: the ledger does not compare them."""
+    family = dataset.frozen.family
+    return 0 if family is None else len(family.tables) - 1
 
 
 def inspect(

@@ -299,6 +299,11 @@ class Ledger:
             entries = [chains.entry(c) for c in chains.datasets(vault)]
         return sorted(entries, key=lambda entry: entry.name)
 
+    def names(self) -> list[str]:
+        """Return the names of all datasets."""
+        with self._reading() as chains:
+            return sorted(chain.name for chain in chains.datasets(chains.vault()))
+
     def states(self, datasets: Collection[str]) -> dict[str, "State"]:
         """Return what the ledger states of some datasets, by id, from sealed rows alone.
 

@@ -5,7 +5,7 @@ not at all. To add a format: an encoder like those in `_formats.py`; to add a pl
 `Destination` like `_table_copies.py`.
 """
 
-from cornerwave.outputs._destination import Destination, Written
+from cornerwave.outputs._destination import Destination, RowDestination, Written
 from cornerwave.outputs._folders import FOLDER, Folder, folder_at
 from cornerwave.outputs._formats import parquet_settings, plain_schema
 from cornerwave.outputs._outputs import (
@@ -21,6 +21,7 @@ from cornerwave.outputs._outputs import (
     sync_directory,
     write_text,
 )
+from cornerwave.outputs._table_copies import SharedSession
 
 __all__ = [
     "FOLDER",
@@ -28,6 +29,8 @@ __all__ = [
     "CopyFile",
     "Destination",
     "Folder",
+    "RowDestination",
+    "SharedSession",
     "Written",
     "check_parent",
     "check_place",

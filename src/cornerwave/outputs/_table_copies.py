@@ -18,10 +18,12 @@ from cornerwave.outputs._destination import RowDestination, exists, writing
 from cornerwave.outputs._formats import plain_schema
 from cornerwave.sources import (
     DatabaseAddress,
+    Place,
     connect,
     quoted,
     table_name,
 )
+from cornerwave.spec import CopyMetadata
 
 _types = pa.types
 _MARK = '{"cornerwave": '
@@ -78,6 +80,12 @@ class TableCopy(RowDestination):
     place: DatabaseAddress
     format = "postgresql"
     _connection: Any = None
+    _is_shared = False
+
+    def within(self, connection: Any) -> "TableCopy":
+        """Return the copy as a part of a transaction that is ended elsewhere."""
+        self._connection, self._is_shared = connection, True
+        return self
 
     def check(self) -> None:
         """Raise OutputError unless the copy can become this table."""
@@ -88,6 +96,8 @@ class TableCopy(RowDestination):
             )
         if self.place.table is None:
             raise OutputError("name the table of the copy, as in postgresql://HOST/DATABASE#TABLE")
+        if self._is_shared:  # the schema may be made by the same transaction
+            return
         with writing(self.place), connect(self.place) as connection:
             schema, name = _named(connection, self.place)
             if not self.force and _is_there(connection, f"{quoted(schema)}.{quoted(name)}"):
@@ -101,7 +111,7 @@ class TableCopy(RowDestination):
             _check_length(name)
         self._sent = pa.schema([(name, sent) for name, (_, sent) in kinds.items()])
         with writing(self.place):
-            self._connection = connect(self.place)
+            self._connection = self._connection or connect(self.place)
             self._home, self._name = _named(self._connection, self.place)
             self._part = f"cornerwave_{secrets.token_hex(8)}"
             columns = ", ".join(f"{quoted(n)} {kind}" for n, (kind, _) in kinds.items())
@@ -143,7 +153,7 @@ class TableCopy(RowDestination):
 
     def discard(self) -> None:
         """Leave no trace of a copy that was not published."""
-        if self._connection is None:
+        if self._connection is None or self._is_shared:
             return
         for end in (self._connection.rollback, self._connection.close):
             with suppress(Exception):  # the server may be gone, and with it the transaction
@@ -186,3 +196,41 @@ def _is_there(connection: Any, table: str) -> bool:
         cursor.execute("SELECT to_regclass($1) IS NOT NULL", parameters=(table,))
         ((is_there,),) = cursor.fetchall()
     return bool(is_there)
+
+
+class SharedSession:
+    """One transaction for several tables of a schema, which is made if there is none."""
+
+    format = TableCopy.format
+
+    def __init__(self, place: DatabaseAddress, schema: str) -> None:
+        if place.kind != self.format:
+            raise OutputError(
+                f"{place}: linked tables become a schema of PostgreSQL, or a .duckdb file"
+            )
+        _check_length(schema)
+        self._place, self._schema = place, schema
+
+    def __enter__(self) -> "SharedSession":
+        with writing(self._place):
+            self._connection = connect(self._place)
+            with self._connection.cursor() as cursor:
+                cursor.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(self._schema)}")
+        return self
+
+    def copy_at(
+        self, place: Place, schema: pa.Schema, metadata: CopyMetadata, *, force: bool = False
+    ) -> RowDestination:
+        """Return a copy that becomes one of the tables."""
+        assert isinstance(place, DatabaseAddress)
+        return TableCopy(place, schema, metadata, force=force).within(self._connection)
+
+    def commit(self) -> None:
+        """Make all tables visible."""
+        with writing(self._place):
+            self._connection.commit()
+
+    def __exit__(self, *_: object) -> None:
+        for end in (self._connection.rollback, self._connection.close):
+            with suppress(Exception):  # the server may be gone, and with it the transaction
+                end()

@@ -18,7 +18,7 @@ from cornerwave.errors import AlreadyRegistered, ColumnError, LevelError, VaultE
 from cornerwave.ledger import Entry, Key, Ledger
 from cornerwave.levels import LINEAR, Level, Privacy, asked_for
 from cornerwave.reuse import TableMarks, repeated
-from cornerwave.sources import Progress, Source, silent
+from cornerwave.sources import Place, Progress, Source, silent
 from cornerwave.spine.freeze import Frozen, persons_of, rows_beside
 from cornerwave.spine.linked import Linked, TableOfPersons, linked_noise, shared_grid
 from cornerwave.vault._dataset import Dataset, check_name
@@ -235,7 +235,14 @@ class LinkedDataset:
         against: str = LINEAR,
     ) -> "LinkedRelease":
         """Release a copy of all tables to a recipient, at exactly one of `privacy` and `noise`."""
-        level = self.level_of(asked_for(noise=noise, privacy=privacy, against=against))
+        asked = asked_for(noise=noise, privacy=privacy, against=against)
+        return self.release_at(to, asked, raw=raw, dictionary=dictionary)
+
+    def release_at(
+        self, to: str, asked: Level | Privacy, *, raw: bool = False, dictionary: bool = False
+    ) -> "LinkedRelease":
+        """Release a copy of all tables, at a level or at the least one that gives a privacy."""
+        level = self.level_of(asked)
         made = {
             table: each.release_many([(to, level)], raw=raw, dictionary=dictionary)[0]
             for table, each in self.tables.items()
@@ -294,15 +301,16 @@ class LinkedRelease:
 
     def write(
         self,
-        path: str | Path,
+        path: str | Place,
         *,
         format: str = "parquet",
         force: bool = False,
         progress: Progress = silent,
-    ) -> Path:
+    ) -> Place:
         """Write the copy to a new folder, or to a .zip of CSV files or a .duckdb file.
 
-        The files of a folder have the `format` parquet, csv, csv.gz or arrow. Raises OutputExists
-        unless `force`, SourceChanged if a table is not the registered one; then nothing appears.
+        In PostgreSQL it is a schema, postgresql://HOST/DATABASE#SCHEMA. The files of a folder have
+        the `format` parquet, csv, csv.gz or arrow. Raises OutputExists unless `force`,
+        SourceChanged if a table is not the registered one; then nothing appears.
         """
-        return write_linked(self.tables, Path(path), format=format, force=force, progress=progress)
+        return write_linked(self.tables, path, format=format, force=force, progress=progress)

@@ -1,20 +1,22 @@
-"""A copy of linked tables: a folder, a .zip of CSV files or a DuckDB file, whole or not at all.
+"""A copy of linked tables: a folder, a .zip, a DuckDB file or a schema, whole or not at all.
 
 All tables are made in a hidden folder beside the place; then the ledger states who holds each of
-them, and then the folder, or the one file that was made of it, is moved to its place.
+them, and then the folder, or the one file that was made of it, is moved to its place. In PostgreSQL
+all tables are made in one transaction, which ends after the ledger's lines.
 """
 
 import os
 import shutil
 import zipfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from cornerwave.errors import ExtraMissing, OutputError, OutputExists, discreet
-from cornerwave.outputs import check_parent, hidden_beside, sync_directory
-from cornerwave.sources import Progress, silent
-from cornerwave.vault._release import Release, make_all
+from cornerwave.outputs import SharedSession, check_parent, hidden_beside, sync_directory
+from cornerwave.sources import Address, DatabaseAddress, Place, Progress, place_of, silent
+from cornerwave.vault._release import Release, made_at, make_all
 
 FORMATS = ("parquet", "csv", "csv.gz", "arrow")
 ZIP, DUCKDB = ".zip", ".duckdb"
@@ -24,13 +26,18 @@ _AT = (1980, 1, 1, 0, 0, 0)
 
 def write_linked(
     tables: Mapping[str, Release],
-    path: Path,
+    path: str | Place,
     *,
     format: str = "parquet",
     force: bool = False,
     progress: Progress = silent,
-) -> Path:
+) -> Place:
     """Write a copy of each table, all of them or none. Raises OutputExists unless `force`."""
+    path = place_of(path)
+    if isinstance(path, DatabaseAddress):
+        return _in_schema(tables, path, force=force, progress=progress)
+    if isinstance(path, Address):
+        raise OutputError("linked tables are written to this machine or to PostgreSQL; copy them")
     if format not in FORMATS:
         raise OutputError(f"{format!r} is not one of {', '.join(FORMATS)}")
     check_parent(path)
@@ -46,6 +53,25 @@ def write_linked(
             release.hold(inside)
         _publish(made, path)
     return path
+
+
+def _in_schema(
+    tables: Mapping[str, Release], place: DatabaseAddress, *, force: bool, progress: Progress
+) -> Place:
+    """Write the tables to a schema of PostgreSQL, in one transaction."""
+    if place.table is None or "." in place.table:
+        raise OutputError("name the schema of the copy, as in postgresql://HOST/DATABASE#SCHEMA")
+    with discreet(), ExitStack() as hidden:
+        session = hidden.enter_context(SharedSession(place, place.table))
+        for table, release in tables.items():
+            at = replace(place, table=f"{place.table}.{table}")
+            hidden.enter_context(
+                made_at(release, at, session.copy_at, force=force, progress=progress)
+            )
+        for release in tables.values():
+            release.hold(session.format)
+        session.commit()
+    return place
 
 
 @contextmanager

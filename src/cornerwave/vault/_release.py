@@ -5,7 +5,7 @@ hold      the ledger states who holds it, and all that made its bytes; then the 
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,7 @@ from cornerwave.editions import Portion
 from cornerwave.engines.local import make_copies
 from cornerwave.errors import OutputError, SourceError, discreet
 from cornerwave.levels import Level
-from cornerwave.outputs import Destination, copy_at, folder_at, plain_schema
+from cornerwave.outputs import Destination, RowDestination, copy_at, folder_at, plain_schema
 from cornerwave.sources import (
     Place,
     Progress,
@@ -190,9 +190,26 @@ def _write_copies(
     """
     if not copies:
         return []
+    with discreet(), _made(copies, kind, make, force=force) as destinations:
+        if recorded:
+            _hold([release for release, _ in copies], [each.format for each in destinations])
+        for each in destinations:
+            each.publish()
+        return [each.place for each in destinations]
+
+
+@contextmanager
+def _made(
+    copies: Sequence[tuple[Release, str | Place]],
+    kind: Callable[..., Kind],
+    make: Callable[[Source, Recipe, Sequence[Kind]], None],
+    *,
+    force: bool,
+) -> Iterator[list[Kind]]:
+    """Give copies that are finished and not yet visible; what is not published is discarded."""
     releases, places = [release for release, _ in copies], [_output(place) for _, place in copies]
     dataset = releases[0].dataset
-    with discreet(), ExitStack() as hidden:
+    with ExitStack() as hidden:
         recipe = _recipe(releases)
         _check_places(dataset, places)
         destinations = [
@@ -208,11 +225,20 @@ def _write_copies(
         dataset.remember_source()
         for each in destinations:
             each.finish()
-        if recorded:
-            _hold(releases, [each.format for each in destinations])
-        for each in destinations:
-            each.publish()
-    return places
+        yield destinations
+
+
+def made_at(
+    release: Release,
+    place: Place,
+    kind: Callable[..., RowDestination],
+    *,
+    force: bool = False,
+    progress: Progress = silent,
+) -> AbstractContextManager[list[RowDestination]]:
+    """Give a copy that is finished at a place of some kind; the caller records and shows it."""
+    make = partial(make_copies, progress=progress)
+    return _made([(release, place)], kind, make, force=force)
 
 
 def _output(path: str | Place) -> Place:

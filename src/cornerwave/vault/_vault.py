@@ -300,23 +300,23 @@ class Vault:
 
     def linked(self, name: str, *, sources: Mapping[str, Any] | None = None) -> LinkedDataset:
         """Return linked tables; `sources` states where some of them are now."""
-        entries = [e for e in self._ledger.datasets() if e.name.rpartition(".")[0] == name]
+        tables = [n for n in self._ledger.names() if n.rpartition(".")[0] == name]
         given = sources or {}
-        found = {
-            table.frozen.family.table: table
-            for table in (self._dataset(e, given.get(e.name.rpartition(".")[2])) for e in entries)
-            if table.frozen.family is not None
-        }
+        found = dict[str, Dataset]()
+        order: Sequence[str] = ()
+        for each in tables:
+            dataset = self.dataset(each, source=given.get(each.rpartition(".")[2]))
+            if (family := dataset.frozen.family) is not None:
+                found[family.table], order = dataset, family.tables
         if not found:
-            self._ledger.dataset(name)  # states what there is
+            self._ledger.dataset(name)  # raises, and states what there is
             raise NoSuchDataset(f"{name!r} is one table, not several linked ones")
-        [first, *_] = found.values()
-        order = first.frozen.family.tables if first.frozen.family else ()
         return LinkedDataset(name, {table: found[table] for table in order if table in found})
 
     def has_linked(self, name: str) -> bool:
-        """Whether linked tables have this name."""
-        return any(entry.name.startswith(f"{name}.") for entry in self._ledger.datasets())
+        """Whether linked tables, and no single one, have this name."""
+        names = self._ledger.names()
+        return name not in names and any(each.rpartition(".")[0] == name for each in names)
 
     def unregister(self, name: str) -> None:
         """Forget a dataset of which nothing was released. Raises DatasetReleased otherwise.
