@@ -18,6 +18,7 @@ in `_revealed.reveal`.
 """
 
 from cornerwave.privacy._anova import GroupMeans
+from cornerwave.privacy._beside import Beside
 from cornerwave.privacy._coalition import (
     OF_HISTORY,
     REPEATED,
@@ -78,6 +79,7 @@ __all__ = [
     "PLACES",
     "REPEATED",
     "RUN",
+    "Beside",
     "CategoryDistribution",
     "Coalition",
     "Coordinate",

@@ -14,6 +14,7 @@ persons, and D that of their noise over 1 - q^2, as in `_whole_copy`:
     categories   C itself: an event replaces the person's whole history by that of another person,
                  in all categories at once
     shown        0
+    linked       means of the person's rows in linked tables, see `_beside`
 
 the best linear estimate of a coordinate leaves C_kk - q^2 c_k' (q^2 C + D)^-1 c_k of it; its
 coefficients may depend on what is shown (`_person_cells`). Privacy is the least of the values,
@@ -21,14 +22,15 @@ means and changes of every column, on average over rows.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from cornerwave.arrays import Floats, Ints, lengths_of
+from cornerwave.arrays import Floats, Ints, Words, lengths_of
 from cornerwave.levels import LATTICE
 from cornerwave.noise import PersonNoise, hat_matrix, nearest_knots
+from cornerwave.privacy._beside import Beside, noise_beside
 from cornerwave.privacy._open_columns import MOST_VALUES, OpenColumn, all_values
 from cornerwave.privacy._person_cells import Coordinates
 from cornerwave.privacy._variance_cells import binned
@@ -50,7 +52,8 @@ class PersonRows:
     `numbers` are those on their scales less their means, the person's mean in place of gaps;
     `categories` has the indicators of each category by its name; `shown` is what has no noise.
     `starts` is where the rows of each person begin, in the order of `times` if they are `in_time`;
-    `codes` are the values of what is shown.
+    `codes` are the values of what is shown. `persons` are words by which persons are known in
+    linked tables, and `beside` is what copies of these show of them.
     """
 
     names: Sequence[str]
@@ -62,11 +65,39 @@ class PersonRows:
     times: Floats | None = None
     in_time: bool = False
     codes: Sequence[Ints] = ()
+    persons: Words = field(default_factory=lambda: np.empty(0, dtype=np.uint64))
+    beside: Sequence[Beside] = ()
 
     @property
     def sizes(self) -> Ints:
         """How many rows each person has here."""
         return lengths_of(self.starts, self.numbers.shape[1])
+
+    @property
+    def drawn(self) -> Floats:
+        """The indicators of all categories."""
+        none = np.empty((0, self.numbers.shape[1]))
+        return np.concatenate([none, *self.categories.values()])
+
+    def for_others(self, known: Collection[str] = ()) -> Beside:
+        """Return what a linked table sees of these persons, but numbers that it has itself."""
+        chosen = [place for place, name in enumerate(self.names) if name not in known]
+        noise, sizes = self.noise.only(chosen), self.sizes
+        times = np.zeros(self.numbers.shape[1]) if self.times is None else self.times
+        near = np.eye(len(noise.knots))[nearest_knots(times, noise.knots)]
+
+        def means(values: Floats) -> Floats:
+            return np.asarray(np.add.reduceat(values, self.starts, axis=1) / sizes)
+
+        return Beside(
+            persons=self.persons,
+            numbers=means(self.numbers[chosen]),
+            drawn=means(self.drawn),
+            shown=np.concatenate([means(self.shown), 1.0 / sizes[None], np.log(sizes)[None]]),
+            phi=means(hat_matrix(times, noise.knots).T),
+            weights=means(near.T) / sizes,
+            noise=noise,
+        )
 
 
 def hidden_of_persons(rows: PersonRows) -> dict[str, Floats]:
@@ -121,6 +152,8 @@ class _Sums:
 
 
 VALUE, MEAN, CHANGE = "value", "mean", "change"
+BESIDE, DRAWN_BESIDE = "\0beside", "\0drawn beside"
+"""What stands for the columns of linked tables: of these nothing is stated here."""
 PROMISED = (VALUE, MEAN, CHANGE)
 
 
@@ -171,6 +204,7 @@ def _classes(rows: PersonRows) -> Iterator[_Class]:
     """Yield classes of persons with like numbers of rows, each of enough persons."""
     kinds = len(_functions(rows.starts, 0, in_time=rows.in_time))
     coordinates = kinds * (len(rows.numbers) + sum(map(len, rows.categories.values())))
+    coordinates += sum(len(each.numbers) + len(each.drawn) for each in rows.beside)
     least = max(LEAST_UNITS, PER_COORDINATE * coordinates, len(rows.sizes) // MOST_CLASSES)
     order, sizes = np.argsort(rows.sizes, kind="stable"), rows.sizes
     begin = 0
@@ -202,10 +236,16 @@ def _class(rows: PersonRows, persons: Ints) -> _Class:
     for each in (1 / count, np.log(count)):
         names, kinds = [*names, ""], [*kinds, VALUE]
         parts.append(each[None])
+    others = [each.by_row(rows.persons[persons], sizes) for each in rows.beside]
+    for place, (name, kind) in enumerate(((BESIDE, BESIDE), (DRAWN_BESIDE, BESIDE), ("", VALUE))):
+        for other in others:
+            names = [*names, *[name] * len(other.parts[place])]
+            kinds = [*kinds, *[kind] * len(other.parts[place])]
+            parts.append(other.parts[place])
     times = np.zeros(len(at)) if rows.times is None else rows.times[at]
-    noise = _Noise.of(rows.noise, times, list(functions.values()), len(names))
+    noise = _Noise.of(rows.noise, times, list(functions.values()), names, others)
     z, noisy = np.concatenate(parts), np.array([name != "" for name in names])
-    drawn = np.array([name in rows.categories for name in names])
+    drawn = np.array([name in rows.categories or name == DRAWN_BESIDE for name in names])
     coordinates = Coordinates(z, noisy, drawn, starts, noise(np.arange(len(at))), noise)
     seen = [kind in PROMISED and not name for name, kind in zip(names, kinds, strict=True)]
     bins = _bins(z[seen], [codes[at] for codes in rows.codes])
@@ -287,24 +327,31 @@ def _functions(starts: Ints, rows: int, *, in_time: bool) -> dict[str, _Function
 
 @dataclass(frozen=True)
 class _Noise:
-    """The noise of functions of persons' rows, of the first of so many `coordinates`.
+    """The noise of functions of persons' rows, the first of the coordinates `named`.
 
-    `phi` (functions, knots, rows) are the functions of Phi, `near` is the knot next to each row.
+    `phi` (functions, knots, rows) are the functions of Phi, `near` is the knot next to each row;
+    `others` are the numbers of linked tables.
     """
 
     noise: PersonNoise
     functions: Sequence[_Function]
     phi: Floats
     near: Ints
-    coordinates: int
+    named: Sequence[str]
+    others: Sequence[Beside]
 
     @classmethod
     def of(
-        cls, noise: PersonNoise, times: Floats, functions: Sequence[_Function], coordinates: int
+        cls,
+        noise: PersonNoise,
+        times: Floats,
+        functions: Sequence[_Function],
+        named: Sequence[str],
+        others: Sequence[Beside],
     ) -> "_Noise":
         hats = hat_matrix(times, noise.knots).T
         phi = np.stack([function.of(hats) for function in functions])
-        return cls(noise, functions, phi, nearest_knots(times, noise.knots), coordinates)
+        return cls(noise, functions, phi, nearest_knots(times, noise.knots), named, others)
 
     def __call__(self, rows: Ints) -> Floats:
         """Return the covariance of the noise, on average over some rows; 0 where there is none."""
@@ -321,9 +368,16 @@ class _Noise:
                 for at, share in one.rows_shared_with(other, rows):
                     weights += np.bincount(self.near[at], share, minlength=knots) / len(rows)
                 found[:, f, :, g] += np.einsum("k,knm->nm", weights, within)
-        out = np.zeros((self.coordinates, self.coordinates))
+        out = np.zeros((len(self.named), len(self.named)))
         at = number * columns
         out[:at, :at] = found.reshape(at, at)
+        if self.others:
+            with_own, among = noise_beside(self.others, rows, self.phi, person)
+            first = self.named.index(BESIDE) if BESIDE in self.named else len(self.named)
+            here = slice(first, first + len(among))
+            out[here, here] = among
+            out[:at, here] = with_own.reshape(at, -1)
+            out[here, :at] = out[:at, here].T
         return out
 
 

@@ -8,7 +8,7 @@ a key that is released as it is, and visible gaps; parts of these, and differenc
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
@@ -142,11 +142,14 @@ def sampled_persons(
     schema, sample = surveyor.schema, survey.persons
     if sample is None or noise is None:
         return []
+    others_show = linked.beside if linked else ()
     if schema.time is None:
-        return [_person_rows(surveyor, survey, sample, categories, noise, schema.perturbed)]
+        own = _person_rows(surveyor, survey, sample, categories, noise, schema.perturbed)
+        return [replace(own, beside=others_show)]
     ordered, names = sample.in_order_of(sample.numbers[-1]), schema.perturbed
     others = [name for name in names if name != schema.time]
-    found = [_person_rows(surveyor, survey, ordered, categories, noise, others, in_time=True)]
+    own = _person_rows(surveyor, survey, ordered, categories, noise, others, in_time=True)
+    found = [replace(own, beside=others_show)]
     if schema.time in names:
         found.append(_person_rows(surveyor, survey, sample, (), noise, [schema.time]))
     return found
@@ -199,6 +202,7 @@ def _person_rows(
         times=times,
         in_time=in_time,
         codes=list(kept.values()),
+        persons=sample.units[sample.starts],
     )
 
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from cornerwave.arrays import Floats, Ints, Words, lengths_of
 from cornerwave.noise import PersonNoise, covering, divided, factor, hat_matrix, without
-from cornerwave.privacy import PersonRows
+from cornerwave.privacy import Beside
 from cornerwave.spine.person_curves import RIDGE, in_few_paths, less_time, mean_noise, rounded
 from cornerwave.spine.person_sample import PersonSample, with_means
 
@@ -117,7 +117,7 @@ class Linked:
 
     noise: PersonNoise
     grid: Mapping[str, float]
-    beside: tuple[PersonRows, ...] = ()
+    beside: tuple[Beside, ...] = ()
 
 
 def shared_grid(tables: Iterable[TableOfPersons]) -> dict[str, float]:

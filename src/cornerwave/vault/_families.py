@@ -166,13 +166,14 @@ def _frozen(
 ) -> dict[str, Frozen]:
     """Fix all tables, with the noise of persons that they share."""
     noise, grid = linked_noise(persons), shared_grid(persons.values())
-    beside = {
+    rows = {
         table: rows_beside(each.surveyor, each.surveyed, each.rows.schema, noise[table])
         for table, each in tables.items()
     }
     found = {}
     for table, each in tables.items():
-        others = tuple(rows for name, rows in beside.items() if name != table)
+        known = grid.keys() & set(persons[table].names)
+        others = tuple(own.for_others(known) for name, own in rows.items() if name != table)
         found[table] = each.frozen(Linked(noise[table], grid, others))
     return found
 

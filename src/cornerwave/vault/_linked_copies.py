@@ -34,6 +34,8 @@ def write_linked(
 ) -> Place:
     """Write a copy of each table, all of them or none. Raises OutputExists unless `force`."""
     path = place_of(path)
+    if isinstance(path, DatabaseAddress) and path.file is not None and path.table is None:
+        path = path.file
     if isinstance(path, DatabaseAddress):
         return _in_schema(tables, path, force=force, progress=progress)
     if isinstance(path, Address):
