@@ -10,8 +10,8 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from cornerwave import engines
 from cornerwave.columns import Scale
-from cornerwave.engines import add_histories
 from cornerwave.engines.local import make_copies
 from cornerwave.errors import ColumnError, SourceChanged
 from cornerwave.keyed import expand
@@ -322,7 +322,10 @@ def made(table, frozen, noise, key=KEY, **options):
     recipe, outputs = recipe_of(frozen, noise, key), [Collected() for _ in noise]
     recipe.row_secrets = type(recipe.row_secrets).of(key.derive)
     source = open_source(table)
-    add_histories(source, recipe, [table.num_rows], frozen.fingerprint)
+    if recipe.needs_histories:
+        ends, secrets = [table.num_rows], recipe.row_secrets
+        rows = engines.history_rows(source, frozen, secrets, ends, frozen.fingerprint)
+        recipe.histories = Histories.of(rows, frozen.categories, recipe.noise_secrets.missing)
     make_copies(source, recipe, outputs, **options)
     return [output.table for output in outputs]
 

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from cornerwave.engines._passes import Engine
     from cornerwave.engines.sorted_keys import KeepKeys
     from cornerwave.sources import Progress, Source
-    from cornerwave.spine.recipe import Recipe
+    from cornerwave.spine.freeze import Frozen
+    from cornerwave.spine.histories import HistoryRows
     from cornerwave.spine.rows import RowSecrets
     from cornerwave.spine.survey import Survey, Surveyor
 
@@ -81,26 +82,23 @@ def engine_for(
     return Cluster(source, schema, types, secrets, spark, keep_keys, surveys=True)
 
 
-def add_histories(source: "Source", recipe: "Recipe", ends: "Sequence[int]", whole: str) -> None:
-    """Give a recipe the categories of all persons of a table, if it needs them.
+def history_rows(
+    source: "Source", frozen: "Frozen", secrets: "RowSecrets", ends: "Sequence[int]", whole: str
+) -> "HistoryRows":
+    """Return the categories of all persons of a table.
 
     The rows of each edition end at `ends`; `whole` is the fingerprint of all. Raises
     SourceChanged for rows that cannot be those of the registered table.
     """
-    if not recipe.needs_histories:
-        return
-    from cornerwave.engines._passes import history_pass, registered_rows
+    from cornerwave.engines._passes import HistoryPass, registered_rows
 
-    frozen = recipe.frozen
-    engine = engine_for(
-        source, frozen.schema, frozen.source_types, recipe.row_secrets, keep_keys=None
-    )
+    engine = engine_for(source, frozen.schema, frozen.source_types, secrets, keep_keys=None)
     if len(ends) > 1 and not engine.is_placed:
         raise SourceError(
             "rows of a frame have no places, by which to know the editions of persons"
         )
     with registered_rows():
-        recipe.histories = engine.run(history_pass(recipe, ends, whole))
+        return engine.run(HistoryPass(frozen, secrets, tuple(ends), whole))
 
 
 def survey_source(

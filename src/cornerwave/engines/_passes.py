@@ -30,9 +30,8 @@ from cornerwave.privacy import (
 )
 from cornerwave.sources import Progress, Source, silent
 from cornerwave.spine.freeze import Frozen
-from cornerwave.spine.histories import Histories, HistoryRows, row_words
+from cornerwave.spine.histories import HistoryRows, row_words
 from cornerwave.spine.person_sample import PersonValues, constant_columns
-from cornerwave.spine.recipe import NoiseSecrets, Recipe
 from cornerwave.spine.rows import Group, RowSecrets, row_ids, row_times, unit_ids
 from cornerwave.spine.survey import Sample, Sampler, Survey, Surveyor, no_rows
 
@@ -364,7 +363,7 @@ def _revealed(
 
 
 @dataclass(frozen=True, repr=False)
-class HistoryPass(Pass[Block, HistoryRows, Histories]):
+class HistoryPass(Adding[Block, HistoryRows]):
     """Collects the categories of all persons; `ends` is where the rows of each edition end.
 
     `whole` is the fingerprint of all rows: with those of another table, what replaces a history
@@ -373,7 +372,6 @@ class HistoryPass(Pass[Block, HistoryRows, Histories]):
 
     frozen: Frozen
     rows: RowSecrets
-    noise: NoiseSecrets
     ends: tuple[int, ...]
     whole: str
 
@@ -399,20 +397,15 @@ class HistoryPass(Pass[Block, HistoryRows, Histories]):
         rows = words, group.units, editions, order, self.frozen.codes(group)
         return HistoryRows((rows,), group.fingerprint(self.rows))
 
-    def finish(self, found: HistoryRows) -> Histories:
-        """Put them in order, person by person. Raises SourceChanged for another table."""
+    def finish(self, found: HistoryRows) -> HistoryRows:
+        """Return those of all rows. Raises SourceChanged for another table."""
         if str(found.fingerprint) != self.whole:
             raise SourceChanged(
                 "this is not the registered table: a value or a row differs, perhaps in a batch "
                 "that was appended. Persons are replaced by others of the whole table, so nothing "
                 "was written. Restore the registered table"
             )
-        return Histories.of(found, self.frozen.categories, self.noise.missing)
-
-
-def history_pass(recipe: Recipe, ends: Sequence[int], whole: str) -> HistoryPass:
-    """Return what collects the categories that a recipe needs."""
-    return HistoryPass(recipe.frozen, recipe.row_secrets, recipe.noise_secrets, tuple(ends), whole)
+        return found
 
 
 # --------------------------------------------------------------------------------------------------

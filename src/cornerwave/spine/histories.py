@@ -14,6 +14,10 @@ that came with fewer than LEAST others draw from all that were there. A history 
 donor's keeps the last of its values. Which cells are missing is the person's own, unless that is
 hidden: a donor's gaps take the value of the row before, or after.
 
+Linked tables have one class and one donor for a person: classes are persons who have rows in the
+same tables and as many in all, when they were registered; persons who come later draw from these.
+Of a donor without rows in a table the next person of the class who has some stands in.
+
 None of that changes when editions come: a row takes from a donor only what was there when the row
 itself came. Else a change of a cell between two editions would show who was replaced.
 """
@@ -59,7 +63,8 @@ class Histories:
     `rows` are the sorted words that identify rows, `places` where their codes are; `units` the ids
     of persons, whose rows begin at `starts`. `stamps` are person * `editions` + edition of each
     row, ascending. `pools` holds persons, class by class: those of person u begin at `firsts[u]`
-    and are `counts[u]`; they are permuted unless the person `draws`.
+    and are `counts[u]`; they are permuted unless the person `draws`. Of linked tables `here` are
+    the persons who had rows in this one when it was registered.
     """
 
     rows: Words
@@ -73,47 +78,43 @@ class Histories:
     firsts: Ints
     counts: Ints
     draws: Flags
+    here: Flags | None = None
 
     @classmethod
-    def of(cls, found: HistoryRows, categories: Sequence[Categories], secret: bytes) -> "Histories":
-        """Put the rows of a table in order."""
+    def of(
+        cls,
+        found: HistoryRows,
+        categories: Sequence[Categories],
+        secret: bytes,
+        linked: Sequence[HistoryRows] = (),
+    ) -> "Histories":
+        """Put the rows of a table in order; `linked` are those of all tables, in a fixed order."""
         words, units, editions, order, codes = (
             np.concatenate(each, axis=axis)
             for each, axis in zip(zip(*found.parts, strict=True), (0, 0, 0, 0, 1), strict=True)
         )
         by = _by_person(units, editions, order, words)
         units, editions, codes = units[by], editions[by], codes[:, by]
-        is_first = np.ones(len(units), dtype=np.bool_)
-        is_first[1:] = (units[1:] != units[:-1]).any(axis=1)
-        starts = np.flatnonzero(is_first)
-        came = editions[starts]
-        # how many rows a person had when it came
-        sizes = np.add.reduceat(
-            (editions == np.repeat(came, lengths_of(starts, len(units)))), starts
-        )
-        pools, firsts, counts, draws = _classes(came, sizes)
+        persons = _Persons.of(units, editions) if not linked else _Persons.of_tables(linked)
+        # where the rows of each person begin; of linked tables some may have none here
+        word = units[:, 0]
+        is_first = np.append(True, word[1:] != word[:-1])
+        there = np.searchsorted(persons.units[:, 0], word[is_first])
+        person = there[np.cumsum(is_first) - 1]
+        starts = np.searchsorted(person, np.arange(len(persons.units)))
         number = int(editions.max(initial=0)) + 1
-        stamps = (np.cumsum(is_first) - 1) * number + editions
+        stamps = person * number + editions
         for own, each in zip(codes, categories, strict=True):
             gaps = expand(secret, "gaps", each.columns[0].encode())
-            own[:] = _filled(own, starts, stamps, units[starts], each, gaps)
+            own[:] = _filled(own, starts, stamps, persons.units, each, gaps)
         places = np.empty(len(by), dtype=np.int64)
         places[by] = np.arange(len(by))
         if (words[1:] < words[:-1]).any():
             ascending = np.argsort(words, kind="stable")
             words, places = words[ascending], places[ascending]
+        here = np.bincount(person[editions == 0], minlength=len(starts)) > 0 if linked else None
         return cls(
-            words,
-            places,
-            units[starts],
-            starts,
-            stamps,
-            number,
-            codes,
-            pools,
-            firsts,
-            counts,
-            draws,
+            words, places, persons.units, starts, stamps, number, codes, *persons.classes, here
         )
 
     def donors(self, clock: EventClock, secret: bytes) -> Ints:
@@ -137,6 +138,17 @@ class Histories:
         begins = np.flatnonzero(np.append(True, first[1:] != first[:-1])) if len(by) else by
         ranks = np.arange(len(by)) - np.repeat(begins, lengths_of(begins, len(by)))
         donors[by] = self.pools[first + ranks]
+        return donors if self.here is None else self._with_rows(donors, words, self.here)
+
+    def _with_rows(self, donors: Ints, words: Words, here: Flags) -> Ints:
+        """Return donors who have rows in this table: the next of the pool who has, or any."""
+        everybody, rows = np.flatnonzero(here), lengths_of(self.starts, len(self.rows))
+        for person in np.flatnonzero((rows > 0) & ~here[donors]).tolist():
+            pool = self.pools[self.firsts[person] : self.firsts[person] + self.counts[person]]
+            after = np.roll(pool, -1 - int(np.flatnonzero(pool == donors[person])[0]))
+            some = after[here[after]]
+            any_ = everybody[int(words[person]) % len(everybody)]
+            donors[person] = some[0] if len(some) else any_
         return donors
 
     def replaced(self, ids: Ids, own: Codes, donors: Ints) -> Codes:
@@ -159,6 +171,54 @@ class Histories:
         if self.editions == 1:
             return np.append(self.starts[1:], len(self.rows))[persons]
         return np.searchsorted(self.stamps, persons * self.editions + edition, side="right")
+
+
+@dataclass(frozen=True)
+class _Persons:
+    """Ids of persons, ascending by their first word, and their classes."""
+
+    units: Ids
+    classes: tuple[Ints, Ints, Ints, Flags]
+
+    @classmethod
+    def of(cls, units: Ids, editions: Ints) -> "_Persons":
+        """Return those of a table's rows, sorted by person and edition."""
+        is_first = np.ones(len(units), dtype=np.bool_)
+        is_first[1:] = (units[1:] != units[:-1]).any(axis=1)
+        starts = np.flatnonzero(is_first)
+        came = editions[starts]
+        # how many rows a person had when it came
+        sizes = np.add.reduceat(
+            (editions == np.repeat(came, lengths_of(starts, len(units)))), starts
+        )
+        return cls(units[starts], _classes(came, sizes))
+
+    @classmethod
+    def of_tables(cls, tables: Sequence[HistoryRows]) -> "_Persons":
+        """Return those of linked tables."""
+        rows = [
+            tuple(np.concatenate([part[k] for part in each.parts]) for k in (1, 2))
+            for each in tables
+        ]
+        every = np.concatenate([units for units, _ in rows])
+        words, at = np.unique(every[:, 0], return_index=True)
+        counts = np.array(
+            [
+                np.bincount(np.searchsorted(words, units[editions == 0, 0]), minlength=len(words))
+                for units, editions in rows
+            ]
+        )
+        total, places = counts.sum(axis=0), np.arange(len(counts))[:, None]
+        # persons in the same tables are alike first, then those with as many rows
+        alike = ((counts > 0) << places).sum(axis=0) * (int(total.max()) + 1) + total
+        first = np.flatnonzero(total > 0)
+        pools, firsts, sizes, draws = _classes(np.zeros(len(first), dtype=np.int64), alike[first])
+        begins, many = np.zeros(len(words), dtype=np.int64), np.full(len(words), len(first))
+        begins[first], many[first] = firsts, sizes
+        begins[total == 0] = len(pools)
+        drawing = total == 0
+        drawing[first] = draws
+        return cls(every[at], (np.concatenate([first[pools], first]), begins, many, drawing))
 
 
 def row_words(ids: Ids) -> Words:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from cornerwave.choices import KEY, names_of
 from cornerwave.columns import Finish, listed
 from cornerwave.editions import REGISTERED, UPDATED, Edition, Portion, hidden_of_changing, portion
-from cornerwave.engines import add_histories
+from cornerwave.engines import history_rows
 from cornerwave.engines.local import rows_as_copied
 from cornerwave.errors import (
     DatasetClosed,
@@ -35,6 +35,7 @@ from cornerwave.schema_file import schema_text
 from cornerwave.sources import Place, Progress, Source, place_of, resolved, silent
 from cornerwave.spec import ColumnMetadata, CopyMetadata, CopySpec
 from cornerwave.spine.freeze import Frozen, look
+from cornerwave.spine.histories import Histories, HistoryRows
 from cornerwave.spine.recipe import NoiseSecrets, Recipe
 from cornerwave.spine.rows import RowSecrets
 from cornerwave.vault._editions import changes_name, grow, update_table
@@ -57,6 +58,8 @@ class Dataset:
         self._key = key
         self.home = home
         self._given = source
+        self.siblings: dict[str, Dataset] = {}
+        """The tables that it is linked with, as far as they are at hand."""
 
     def is_same(self, other: "Dataset") -> bool:
         """Return whether the ledger stated the same of both when they were opened."""
@@ -146,11 +149,29 @@ class Dataset:
 
     def add_histories(self, recipe: Recipe, rows: Portion) -> None:
         """Give a recipe the categories of all persons, of the whole table, if it needs them."""
-        if recipe.needs_histories:
-            whole = self.portion(edition=rows.edition)
-            editions = self.editions[: rows.edition]
-            ends = [each.rows for each in editions]
-            add_histories(self.parts.of(whole), recipe, ends, editions[-1].whole)
+        if not recipe.needs_histories:
+            return
+        own, family = self.history_rows(rows.edition), self.frozen.family
+        tables = [
+            own if family and name == family.table else self._sibling(name).history_rows()
+            for name in (family.tables if family else ())
+        ]
+        secret, categories = recipe.noise_secrets.missing, recipe.frozen.categories
+        recipe.histories = Histories.of(own, categories, secret, tables)
+
+    def history_rows(self, edition: int | None = None) -> HistoryRows:
+        """Return the categories of all persons, of the whole table up to an edition."""
+        editions = self.editions[:edition]
+        ends, secrets = [each.rows for each in editions], RowSecrets.of(self._key.derive)
+        source = self.parts.of(self.portion(edition=edition))
+        return history_rows(source, self.frozen, secrets, ends, editions[-1].whole)
+
+    def _sibling(self, table: str) -> "Dataset":
+        """Return a table that this one is linked with."""
+        if table not in self.siblings:
+            entry = self._ledger.dataset(f"{self.name.rpartition('.')[0]}.{table}")
+            self.siblings[table] = Dataset(entry, self._ledger, self._key, self.home)
+        return self.siblings[table]
 
     def append(self, batch: Any, *, spark: Any = None, progress: Progress = silent) -> Edition:
         """Append new rows, a file or a frame, and return the edition that they make.

@@ -65,13 +65,13 @@ def register_tables(
         persons = {table: persons_of(t.surveyor, t.surveyed) for table, t in tables.items()}
         if not orphans:
             _check_orphans(persons, {table: t.decided for table, t in tables.items()})
-        frozen = in_family(key, _frozen(tables, _sharing(tables, persons)))
+        persons = _sharing(tables, persons)
+        frozen = in_family(key, _frozen(tables, persons))
         entries = [
             each.entry(f"{name}.{table}", frozen[table], unrelated=unrelated)
             for table, each in tables.items()
         ]
-        shared = {table: _repeats(tables, table) for table in tables}
-        _check_repeats(dict(zip(tables, entries, strict=True)), shared)
+        _check_repeats(dict(zip(tables, entries, strict=True)), tables, persons)
         ids = [each.id for each in entries]
         new = [replace(e, unrelated=(*unrelated, *(i for i in ids if i != e.id))) for e in entries]
         if dry_run:
@@ -122,17 +122,6 @@ def _check_orphans(persons: Mapping[str, TableOfPersons], schemas: Mapping[str, 
                 )
 
 
-def _repeats(tables: Mapping[str, TableToRegister], table: str) -> set[str]:
-    """Return the columns of a table that others have by the same name."""
-    others = {
-        column.name
-        for name, each in tables.items()
-        if name != table
-        for column in each.decided.columns
-    }
-    return {column.name for column in tables[table].decided.columns} & others
-
-
 def _sharing(
     tables: Mapping[str, TableToRegister], persons: Mapping[str, TableOfPersons]
 ) -> dict[str, TableOfPersons]:
@@ -178,16 +167,20 @@ def _frozen(
     return found
 
 
-def _check_repeats(entries: Mapping[str, Entry], shared: Mapping[str, Collection[str]]) -> None:
+def _check_repeats(
+    entries: Mapping[str, Entry],
+    tables: Mapping[str, TableToRegister],
+    persons: Mapping[str, TableOfPersons],
+) -> None:
     """Raise AlreadyRegistered if two of the tables have a column in common, row by row.
 
-    Columns of the same name are looked at by person: they have one noise, or are correlated.
+    What is the same for all rows of a person has one noise, or one donor, in both.
     """
     marks = {table: TableMarks.from_json(entry.marks) for table, entry in entries.items()}
-    names = list(marks)
-    for i, one in enumerate(names):
-        for two in names[:i]:
-            mine = [c for c in marks[one].columns if c.name not in shared[one]]
+    for i, one in enumerate(marks):
+        for two in list(marks)[:i]:
+            same = persons[one].shared | set(_same_categories(tables[one], tables[two]))
+            mine = [column for column in marks[one].columns if column.name not in same]
             found = repeated(replace(marks[one], columns=tuple(mine), total=None), marks[two])
             if found is not None and found.column is not None:
                 raise AlreadyRegistered(
@@ -197,12 +190,32 @@ def _check_repeats(entries: Mapping[str, Entry], shared: Mapping[str, Collection
                 )
 
 
+def _same_categories(one: TableToRegister, two: TableToRegister) -> Iterator[str]:
+    """Yield the categories that are the same for all rows of a person in two tables."""
+    mine, theirs = (each.surveyed.persons for each in (one, two))
+    assert mine is not None and theirs is not None
+    _, a, b = np.intersect1d(
+        mine.units[mine.starts], theirs.units[theirs.starts], return_indices=True
+    )
+    for name in {*one.decided.encoded} & {*two.decided.encoded}:
+        x, y = (
+            sample.cells[each.decided.encoded.index(name)]
+            for each, sample in ((one, mine), (two, theirs))
+        )
+        ends = [f.reduceat(x, mine.starts)[a] for f in (np.minimum, np.maximum)]
+        ends += [f.reduceat(y, theirs.starts)[b] for f in (np.minimum, np.maximum)]
+        if all((each == ends[0]).all() for each in ends):
+            yield name
+
+
 class LinkedDataset:
     """Several tables of the same persons: released all at one level."""
 
     def __init__(self, name: str, tables: Mapping[str, Dataset]) -> None:
         self.name = name
         self.tables = dict(tables)
+        for each in self.tables.values():
+            each.siblings.update(self.tables)
 
     def __getitem__(self, table: str) -> Dataset:
         """Return one of the tables."""

@@ -1,0 +1,296 @@
+"""Linked tables: several tables of the same persons have one noise, and are released together."""
+
+import json
+import zipfile
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as papq
+import pytest
+
+from cornerwave.errors import (
+    AlreadyRegistered,
+    ColumnError,
+    OutputExists,
+    SourceChanged,
+    VaultError,
+)
+from cornerwave.ledger import Key
+from cornerwave.levels import Level
+from cornerwave.privacy import hidden_of_persons
+from cornerwave.spine import linked as linked_module
+from cornerwave.vault import Vault
+
+PERSONS = 1500
+
+
+def clinic(persons=PERSONS, seed=1):
+    """Patients and their visits: risk is what costs of a person are about."""
+    rng = np.random.default_rng(seed)
+    level, other = rng.normal(size=(2, persons))
+    build = 0.8 * level + 0.6 * other
+    names = np.array([f"P{i:05d}" for i in range(persons)])
+    patients = pd.DataFrame(
+        {
+            "patient": names,
+            "height": np.round(170 + 9 * rng.normal(size=persons), 1),
+            "risk": np.round(50 + 10 * level, 3),
+            "bmi": np.round(25 + 4 * build, 3),
+            "sex": np.where(rng.random(persons) < 0.5, "f", "m"),
+        }
+    )
+    who = np.repeat(np.arange(persons), 1 + rng.poisson(5, persons))
+    rows = len(who)
+    visits = pd.DataFrame(
+        {
+            "visit": np.arange(rows),
+            "patient": names[who],
+            "day": np.round(rng.uniform(0, 1000, rows), 1),
+            "cost": np.round(100 + 20 * (0.9 * level[who] + 0.3 * rng.normal(size=rows)), 2),
+            "height": patients["height"].to_numpy()[who],
+            "sex": patients["sex"].to_numpy()[who],
+            "ward": rng.choice(list("abcd"), rows),
+        }
+    )
+    return patients, visits.sample(frac=1, random_state=2).reset_index(drop=True)
+
+
+CHOICES = {"unit": "patient", "key": "visit", "drop": ["day"]}
+
+
+@pytest.fixture(scope="module")
+def registered(tmp_path_factory):
+    home = tmp_path_factory.mktemp("linked")
+    tables = dict(zip(("patients", "visits"), clinic(), strict=True))
+    for name, table in tables.items():
+        table.to_csv(home / f"{name}.csv", index=False)
+    vault = Vault.create(home / "vault", key=Key(bytes(range(32))))
+    places = {name: home / f"{name}.csv" for name in tables}
+    return home, vault, vault.register_linked("clinic", places, **CHOICES), tables
+
+
+@pytest.fixture(scope="module")
+def copies(registered):
+    home, _, linked, tables = registered
+    linked.release(to="university", privacy=0.5).write(home / "copy")
+    made = {n: papq.read_table(home / "copy" / f"{n}.parquet").to_pandas() for n in tables}
+    return tables, made
+
+
+def left(truth, features, person):
+    """The share of the variance that a regression learned from other persons leaves."""
+    x = np.column_stack([np.ones(len(truth)), features])
+    fold, residuals = person % 5, np.empty(len(truth))
+    for k in range(5):
+        some = fold != k
+        residuals[~some] = truth[~some] - x[~some] @ np.linalg.lstsq(x[some], truth[some])[0]
+    return residuals.var() / truth.var()
+
+
+def together(tables, made):
+    """What copies show of each person: their row, and the means of their visits."""
+    person = pd.Series(np.arange(len(tables["patients"])), tables["patients"]["patient"])
+    of_visit = person[tables["visits"]["patient"]].to_numpy()
+    counts = np.bincount(of_visit)
+    mean = np.bincount(of_visit, made["visits"]["cost"]) / counts
+    own = made["patients"][["height", "risk", "bmi"]].to_numpy(float)
+    return np.column_stack([own, mean, mean / counts, 1 / counts]), of_visit
+
+
+def test_copies_of_all_tables_together_hide_what_is_promised_of_each(copies):
+    tables, made = copies
+    features, of_visit = together(tables, made)
+    persons = np.arange(len(features))
+    tolerance = 3 * np.sqrt(2 / len(features))  # of a variance of so many persons
+    for name in ("height", "risk", "bmi"):
+        truth = tables["patients"][name].to_numpy(float)
+        assert left(truth, features, persons) > 0.5 - tolerance
+    cost = tables["visits"]["cost"].to_numpy(float)
+    seen = np.column_stack([made["visits"]["cost"], features[of_visit]])
+    assert left(cost, seen, of_visit) > 0.5 - tolerance
+
+
+def test_tables_with_noise_of_their_own_would_not(copies, registered, tmp_path):
+    *_, tables = registered
+    made = {}
+    for name, table in tables.items():
+        vault = Vault.create(tmp_path / name, key=Key(bytes([len(name)] * 32)))
+        if name == "patients":  # one row each: no unit
+            data = vault.register(name, table.drop(columns="patient"))
+        else:
+            data = vault.register(name, table.drop(columns="sex"), **CHOICES)
+        made[name] = data.release(to="a", privacy=0.5).to_frame()
+    features, _ = together(tables, made)
+    risk = tables["patients"]["risk"].to_numpy(float)
+    assert left(risk, features, np.arange(len(risk))) < 0.42
+
+
+def test_the_computed_promise_sees_what_linked_tables_reveal(registered, monkeypatch):
+    """With noise of persons that is independent from table to table, as a control."""
+    found = {}
+
+    def hidden(rows):
+        found.update(hidden_of_persons(rows))
+        return hidden_of_persons(rows)
+
+    monkeypatch.setattr("cornerwave.privacy._joint.hidden_of_persons", hidden)
+    honest = linked_module.linked_noise
+
+    def apart(tables):
+        noises, begun = honest(tables), 0
+        paths = sum(each.person.shape[2] for each in noises.values())
+        for name, each in noises.items():
+            person = np.zeros((*each.person.shape[:2], paths))
+            person[:, :, begun : begun + each.person.shape[2]] = each.person
+            begun += each.person.shape[2]
+            noises[name] = replace(each, person=person)
+        return noises
+
+    monkeypatch.setattr("cornerwave.vault._families.linked_noise", apart)
+    home, vault, _, _ = registered
+    places = {name: home / f"{name}.csv" for name in ("patients", "visits")}
+    half = Level(1.0).thousandths - 1
+    vault.register_linked(
+        "apart", places, **CHOICES, unrelated=["clinic.patients", "clinic.visits"]
+    )
+    assert found["risk"][half] < 0.42
+    assert found["bmi"][half] < 0.48
+    monkeypatch.setattr("cornerwave.vault._families.linked_noise", honest)
+    vault.register_linked("clinic", places, **CHOICES)
+    assert min(found[name][half] for name in ("risk", "bmi", "cost")) > 0.485
+
+
+def test_pseudonyms_join_and_what_tables_repeat_is_the_same_in_both(copies):
+    tables, made = copies
+    joined = made["visits"].merge(made["patients"], on="patient", suffixes=("", "_of_patient"))
+    assert len(joined) == len(tables["visits"])
+    assert (joined["height"] == joined["height_of_patient"]).all()
+    assert (joined["sex"] == joined["sex_of_patient"]).all()  # one donor for a person
+    changed = (made["patients"]["sex"] != tables["patients"]["sex"]).mean()
+    assert 0.08 < changed < 0.22  # 1 - 1/sqrt(2) are replaced, half of these by the same value
+
+
+def test_the_same_tables_are_the_same_datasets_and_copies(registered, tmp_path):
+    home, vault, linked, tables = registered
+    places = {name: home / f"{name}.csv" for name in tables}
+    again = vault.register_linked("clinic", places, **CHOICES)
+    assert [each.id for each in again.tables.values()] == [
+        each.id for each in linked.tables.values()
+    ]
+    one = linked.release(to="b", privacy=0.3).write(tmp_path / "one.zip")
+    [copy] = vault.linked("clinic").again("b")
+    two = copy.write(tmp_path / "two.zip")
+    assert one.read_bytes() == two.read_bytes()
+    with zipfile.ZipFile(one) as archive:
+        assert sorted(archive.namelist()) == [
+            "patients.csv",
+            "patients.csv.meta.json",
+            "visits.csv",
+            "visits.csv.meta.json",
+        ]
+        stated = json.loads(archive.read("visits.csv.meta.json"))
+    assert stated["privacy"] >= 0.3
+    with pytest.raises(OutputExists):
+        linked.release(to="b", privacy=0.3).write(tmp_path / "one.zip")
+
+
+def test_a_duckdb_file_has_all_tables(registered, tmp_path):
+    import duckdb
+
+    _, _, linked, tables = registered
+    made = linked.release(to="c", privacy=0.4).write(tmp_path / "copy.duckdb")
+    with duckdb.connect(str(made), read_only=True) as connection:
+        [(joined,)] = connection.sql(
+            "SELECT count(*) FROM visits JOIN patients USING (patient)"
+        ).fetchall()
+    assert joined == len(tables["visits"])
+
+
+def test_nothing_appears_of_a_release_that_fails(registered, tmp_path):
+    _, vault, _, tables = registered
+    changed = tables["visits"].copy()
+    changed.loc[0, "cost"] += 1.0
+    linked = vault.linked("clinic", sources={"visits": changed})
+    for place in ("copy", "copy.zip", "copy.duckdb"):
+        with pytest.raises(SourceChanged, match="registered table"):
+            linked.release(to="nobody", privacy=0.5).write(tmp_path / place)
+    assert list(tmp_path.iterdir()) == []
+    assert all(held.recipient != "nobody" for held in linked["patients"].holdings)
+
+
+def test_rows_that_come_have_the_noise_of_their_persons(tmp_path):
+    patients, visits = clinic(persons=400)
+    vault = Vault.create(tmp_path / "vault", key=Key(bytes(range(32))))
+    early, late = visits.iloc[: len(visits) // 2], visits.iloc[len(visits) // 2 :]
+    linked = vault.register_linked(
+        "clinic", {"patients": patients, "visits": early}, **CHOICES, few_rows=True
+    )
+    made = linked["visits"].release(to="a", noise=1.0).to_frame()
+    linked["visits"].append(late)
+    grown = linked["visits"].release(to="a", noise=1.0).to_frame()
+    columns = ["cost", "height", "sex", "ward"]
+    assert grown[columns].iloc[: len(early)].equals(made[columns])
+    of_patients = linked["patients"].release(to="a", noise=1.0).to_frame()
+    joined = grown.merge(of_patients, on="patient", suffixes=("", "_of_patient"))
+    assert (joined["height"] == joined["height_of_patient"]).all()
+
+
+def test_persons_without_a_row_in_the_parent_are_refused_unless_they_may_be(tmp_path):
+    patients, visits = clinic(persons=300)
+    vault = Vault.create(tmp_path / "vault")
+    tables = {"patients": patients.iloc[50:], "visits": visits}
+    with pytest.raises(ColumnError, match=r"50 of 300 persons looked at in 'visits' have no row"):
+        vault.register_linked("clinic", tables, **CHOICES, few_rows=True)
+    assert vault.datasets() == []
+    linked = vault.register_linked("clinic", tables, **CHOICES, few_rows=True, orphans=True)
+    copy = linked.release(to="a", privacy=0.5)
+    sexes = copy["visits"].to_frame()["sex"]
+    assert set(sexes) <= {"f", "m"}
+
+
+def test_bad_input_is_refused_in_a_line_and_nothing_is_recorded(tmp_path):
+    patients, visits = clinic(persons=300)
+    vault = Vault.create(tmp_path / "vault")
+    both = {"patients": patients, "visits": visits}
+    for tables, choices, error, words in (
+        (both, {"key": "visit"}, ColumnError, "has no unit"),
+        ({"patients": patients}, CHOICES, VaultError, "at least two"),
+        ({"a.b": patients, "visits": visits}, CHOICES, VaultError, "no . or /"),
+        (both, {**CHOICES, "drop": ["dya"]}, ColumnError, "matches no column"),
+        (both, {**CHOICES, "drop": ["patients.day"]}, ColumnError, "matches no column"),
+        (
+            {"patients": patients.assign(patient=np.arange(300)), "visits": visits},
+            CHOICES,
+            ColumnError,
+            "not one type",
+        ),
+        (
+            {"patients": patients, "visits": visits, "costs": visits[["patient", "cost"]].copy()},
+            CHOICES,
+            AlreadyRegistered,
+            "could average",
+        ),
+    ):
+        with pytest.raises(error, match=words):
+            vault.register_linked("clinic", tables, **{**choices, "few_rows": True})
+    assert vault.datasets() == []
+
+
+def test_a_schema_file_states_the_choices_of_each_table(tmp_path, registered):
+    home, _, linked, tables = registered
+    text = ['unit = "patient"']
+    for table, data in tables.items():
+        text += ["", "[[table]]", f'name = "{table}"']
+        for column in data.columns:
+            does = {"visit": "key", "patient": "unit", "day": "drop", "sex": "category"}
+            role = does.get(column, "category" if column == "ward" else "perturb")
+            text += ["[[table.column]]", f'name = "{column}"', f'do = "{role}"']
+    path = tmp_path / "clinic.toml"
+    path.write_text("\n".join(text))
+    vault = Vault.create(tmp_path / "vault", key=Key(bytes(range(32))))
+    places = {name: home / f"{name}.csv" for name in tables}
+    same = vault.register_linked("clinic", places, schema=path)
+    assert [each.id for each in same.tables.values()] == [
+        each.id for each in linked.tables.values()
+    ]
