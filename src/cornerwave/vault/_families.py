@@ -193,7 +193,8 @@ def _check_repeats(
 def _same_categories(one: TableToRegister, two: TableToRegister) -> Iterator[str]:
     """Yield the categories that are the same for all rows of a person in two tables."""
     mine, theirs = (each.surveyed.persons for each in (one, two))
-    assert mine is not None and theirs is not None
+    assert mine is not None, "linked tables have a unit"
+    assert theirs is not None, "linked tables have a unit"
     _, a, b = np.intersect1d(
         mine.units[mine.starts], theirs.units[theirs.starts], return_indices=True
     )
