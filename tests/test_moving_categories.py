@@ -10,7 +10,7 @@ import pytest
 
 from cornerwave.editions import MOVED, moved_of
 from cornerwave.errors import ColumnError, Drifted
-from cornerwave.privacy import CategoryDistribution, Looks
+from cornerwave.noise import MovedCells
 from cornerwave.server._explorer import _together
 
 GRADES, ROWS = 12, 4000
@@ -56,64 +56,171 @@ def looked_through(copies, noise):
     return (chance.argmax(axis=1) == START).mean(), error.mean() / (1 - (pi**2).sum())
 
 
-@pytest.mark.parametrize("editions", [3, pytest.param(8, marks=pytest.mark.slow)])
-def test_looks_are_what_an_adversary_recovers_from_a_category_that_advances(vault, editions):
-    dataset = registered(vault)
-    copies, alone = [], None
+def released(dataset, editions, to="ann"):
+    """Return what copies of all editions show of a grade that advances."""
+    copies = []
     for number, codes in enumerate(advanced(editions)):
         if number:
-            dataset.update(table(codes), advancing="grade")
-        copies.append(shown(dataset.release(to="ann", privacy=0.5)))
-        if alone is None:
-            alone = dataset.coalition(["ann"]).guesses["grade"]
-    noise = dataset.levels[0].noise
-    right, hidden = looked_through(copies, noise)
-    said = dataset.coalition(["ann"])
-    guess = said.guesses["grade"]
-    assert (said.unbounded, guess.joint, guess.hidden, guess.least_hidden) == (
-        ["grade"],
-        None,
-        None,
-        None,
-    )
-    # a share of 4,000 rows has a standard error of at most 0.008; so has a Brier score
-    looks = min(
-        editions, GRADES
-    )  # the seventh edition shows the first value again, by the same draw
-    assert guess.looks.number == looks
-    assert guess.looks.right == pytest.approx(right, abs=0.04)
-    assert guess.looks.hidden == pytest.approx(hidden, abs=0.04)
-    # the negative control: one copy leaves half, and all of them far less
-    one = looked_through(copies[:1], noise)
-    assert alone.hidden == pytest.approx(one[1], abs=0.04)
-    assert hidden < one[1] - 0.15
+            dataset.update(table(codes))
+        copies.append(shown(dataset.release(to=to, privacy=0.5)))
+    return copies
 
 
-def test_an_advance_is_refused_and_can_be_accepted(vault):
+@pytest.mark.parametrize("editions", [3, pytest.param(8, marks=pytest.mark.slow)])
+def test_a_category_that_advances_stays_where_one_edition_left_it(vault, editions):
     dataset = registered(vault)
-    with pytest.raises(Drifted, match=r"4,000 new values, (9\d|100)% is revealed") as refusal:
-        dataset.update(table(advanced(2)[1]))
-    assert "fresh look" in str(refusal.value)
+    copies = released(dataset, editions)
+    noise = dataset.levels[0].noise
+    # all copies are one look: somebody who takes them for several is right as often, and too sure
+    right, _ = looked_through(copies, noise)
+    one, hidden = looked_through(copies[:1], noise)
+    assert all(((copy - step) % GRADES == copies[0]).all() for step, copy in enumerate(copies))
+    # a share of 4,000 rows has a standard error of at most 0.008; so has a Brier score
+    assert right == one
+    stated = dataset.coalition(["ann"])
+    guess = stated.guesses["grade"]
+    assert (stated.unbounded, stated.joint_privacy) == ([], stated.best_privacy)
+    assert guess.joint == guess.best == pytest.approx(right, abs=0.04)
+    assert guess.hidden == pytest.approx(hidden, abs=0.04)
+
+
+def test_with_a_clock_for_each_value_it_is_uncovered(vault, monkeypatch):
+    """The negative control: events by row and value, a fresh look in each edition."""
+    monkeypatch.setattr(MovedCells, "of", lambda _, ids: np.empty(0, dtype=np.int64))
+    dataset = registered(vault)
+    copies = released(dataset, 4)
+    right, hidden = looked_through(copies, dataset.levels[0].noise)
+    assert right > 0.9
+    assert hidden < 0.12
+
+
+def test_what_was_replaced_moves_like_the_rest(vault):
+    """Grades advance, stay or fall back: replaced histories have the same steps, and stay so."""
+    dataset, rng = registered(vault), np.random.default_rng(3)
+    truth, copies = [START], [shown(dataset.release(to="ann", privacy=0.5))]
+    for _ in range(3):
+        truth.append((truth[-1] + rng.choice([0, 1, 2, -1], ROWS, p=[0.3, 0.4, 0.2, 0.1])) % GRADES)
+        dataset.update(table(truth[-1]))
+        copies.append(shown(dataset.release(to="ann", privacy=0.5)))
+    kept = np.array(copies) == np.array(truth)
+    replaced = ~kept.all(axis=0)
+    q = (1 + dataset.levels[0].noise) ** -0.5
+    assert kept.all(axis=0).mean() == pytest.approx(q + (1 - q) / GRADES**4, abs=0.04)
+    # what is replaced agrees with the truth by chance alone, in every edition
+    assert kept[:, replaced].mean(axis=1) == pytest.approx(1 / GRADES, abs=0.04)
+    for before, after, real, now in zip(truth, truth[1:], copies, copies[1:], strict=False):
+        steps = [
+            np.bincount((b - a)[replaced] % GRADES, minlength=GRADES) / replaced.sum()
+            for a, b in ((before, after), (real, now))
+        ]
+        assert steps[1] == pytest.approx(steps[0], abs=0.07)  # of 1,200 rows
+        assert ((before == after) == (real == now)).all()  # cells change where the table does
+
+
+def test_copies_of_more_noise_add_nothing_in_any_edition(vault):
+    """Where a noisier copy differs from the better one, it has nothing to do with it."""
+    dataset, rng = registered(vault), np.random.default_rng(6)
+    truth = np.cumsum([START, rng.integers(1, 3, ROWS), rng.integers(1, 3, ROWS)], axis=0) % GRADES
+    better, worse = [], []
+    for number, codes in enumerate(truth):
+        if number:
+            dataset.update(table(codes))
+        for level, copies in ((0.5, better), (0.8, worse)):
+            copies.append(shown(dataset.release(to="ann", privacy=level)))
+    better, worse = np.array(better), np.array(worse)
+    again = (better != truth).any(axis=0) & (better != worse).any(axis=0)  # replaced once more
+    steps = [np.diff(copies[:, again], axis=0) % GRADES for copies in (better, worse, truth)]
+    assert all(set(np.unique(each)) == {1, 2} for each in steps)
+    for one, other in ((0, 1), (1, 2), (0, 2)):
+        # of some 2 x 500 steps: five standard errors
+        assert abs(np.corrcoef(steps[one].ravel(), steps[other].ravel())[0, 1]) < 0.17
+    assert (worse == truth)[:, again].mean() == pytest.approx(1 / GRADES, abs=0.05)
+
+
+def test_a_value_that_goes_and_comes_back_keeps_its_clock(vault):
+    """Rows leave the table, cells go missing; what comes back is one grade on."""
+    first = table(START)
+    gaps = np.where(np.arange(ROWS) % 10 == 0, None, NAMES[START])
+    with_gaps = first.set_column(1, "grade", pa.array(gaps.tolist()))
+    dataset = vault.register("school", with_gaps, key="id", key_as_is=True)
+    left = np.arange(ROWS) % 4 > 0
+    one = shown_by_row(dataset.release(to="ann", privacy=0.5))
+    dataset.update(with_gaps.filter(pa.array(left)))
+    gone = np.where(np.arange(ROWS) % 4 == 1, None, NAMES[START])
+    dataset.update(first.set_column(1, "grade", pa.array(gone.tolist())))
+    dataset.update(table(advanced(2)[1]))
+    two = shown_by_row(dataset.release(to="ann", privacy=0.5))
+    both = [row for row in one if one[row] is not None]
+    kept = [one[row] == START[row] for row in both]
+    still = [two[row] == advanced(2)[1][row] for row in both]
+    # a cell that was kept is kept: else it would be with q, 0.7; some are drawn by chance
+    assert np.mean(np.array(kept) == np.array(still)) > 0.9
+
+
+def shown_by_row(release):
+    copy = release.to_arrow()
+    rows = [int(name[1:]) for name in copy["id"].to_pylist()]
+    names = copy["grade"].to_pylist()
+    codes = [None if name is None else list(NAMES).index(name) for name in names]
+    return dict(zip(rows, codes, strict=True))
+
+
+def test_a_value_that_returns_shows_what_it_showed(vault):
+    dataset, rng = registered(vault), np.random.default_rng(4)
+    other = (START + rng.integers(1, GRADES, ROWS)) % GRADES
+    copies = [shown(dataset.release(to="ann", privacy=0.5))]
+    for codes in (other, START):
+        dataset.update(table(codes))
+        copies.append(shown(dataset.release(to="ann", privacy=0.5)))
+    assert (copies[0] == copies[2]).all()
+    assert (copies[0] != copies[1]).all()
+
+
+def test_rows_in_any_number_of_groups_have_the_same_cells(vault, monkeypatch):
+    dataset = registered(vault)
+    dataset.update(table(advanced(2)[1]))
+    one = dataset.release(to="ann", privacy=0.5).to_arrow()
+    monkeypatch.setattr("cornerwave.sizes.GROUP_CELLS", 1)
+    assert dataset.release(to="ann", privacy=0.5).to_arrow().equals(one)
+
+
+SMALL = 96
+
+
+def test_an_advance_of_few_rows_is_refused_and_can_be_accepted(vault):
+    """Eight rows of each grade: too few to move replaced ones like them."""
+    codes = np.arange(SMALL) % GRADES
+    rng = np.random.default_rng(2)
+    small = [table(rng.permutation(codes))]
+    small += [
+        table(
+            (np.array([list(NAMES).index(n) for n in small[0]["grade"].to_pylist()]) + s) % GRADES
+        )
+        for s in (1, 2)
+    ]
+    dataset = vault.register("school", small[0], key="id", key_as_is=True, few_rows=True)
+    dataset.release(to="ann", privacy=0.5).to_arrow()
+    with pytest.raises(Drifted, match=r"96 new values, \d+% is revealed") as refusal:
+        dataset.update(small[1])
+    assert "in ways that few share" in str(refusal.value)
     assert refusal.value.use == ("advancing",)
     assert len(dataset.editions) == 1
     with pytest.raises(ColumnError, match="'x' is not a refreshed category"):
-        dataset.update(table(advanced(2)[1]), advancing=["x"])
-    made = dataset.update(table(advanced(2)[1]), advancing=["grade"])
-    assert made.changes.moves["grade"].predicted > 0.9
-    with pytest.raises(Drifted, match="with earlier editions"):  # it is said each time
-        dataset.update(table(advanced(3)[2]))
-
-
-def test_small_advances_add_up(vault):
-    """Each edition moves a tenth of the rows by a rule: the third is refused."""
-    dataset, codes = registered(vault), START.copy()
-    for edition in range(3):
-        part = slice(edition * ROWS // 10, (edition + 1) * ROWS // 10)
-        codes[part] = (codes[part] + 1) % GRADES
-        if edition < 2:
-            dataset.update(table(codes))
-    with pytest.raises(Drifted, match="moved predictably"):
-        dataset.update(table(codes))
+        dataset.update(small[1], advancing=["x"])
+    made = dataset.update(small[1], advancing=["grade"])
+    assert made.changes.moves["grade"].few == SMALL
+    with pytest.raises(Drifted, match="with earlier editions"):  # it is stated each time
+        dataset.update(small[2])
+    dataset.release(to="ann", privacy=0.5).to_arrow()
+    stated = dataset.coalition(["ann"])
+    guess = stated.guesses["grade"]
+    assert (stated.joint_privacy, stated.independent_privacy, stated.gain) == (None,) * 3
+    assert (stated.unbounded, guess.joint, guess.hidden) == (["grade"], None, None)
+    q = (1 + dataset.levels[0].noise) ** -0.5
+    assert guess.moving.hidden == pytest.approx(1 - q)
+    explored = _together(dataset, {held.recipient: held.spec.level for held in dataset.holdings})
+    assert "not bounded: grade moved in ways that few rows share" in explored
+    assert "not bounded, as far as grade reveals it" in explored  # x
 
 
 def test_changes_at_random_are_accepted_edition_after_edition(vault):
@@ -128,7 +235,9 @@ def test_changes_at_random_are_accepted_edition_after_edition(vault):
     assert dataset.coalition(["bob"]).unbounded == []
     dataset.release(to="eve", privacy=0.5, edition=1).to_arrow()
     assert dataset.coalition(["bob"]).unbounded == []
-    assert dataset.coalition(["bob", "eve"]).unbounded == ["grade"]
+    together = dataset.coalition(["bob", "eve"])
+    assert (together.unbounded, together.joint_privacy) == ([], together.best_privacy)
+    assert together.guesses["grade"].moving is not None
 
 
 def test_a_category_that_does_not_change_stays_bounded(vault):
@@ -138,7 +247,7 @@ def test_a_category_that_does_not_change_stays_bounded(vault):
     dataset.update(moved)
     dataset.release(to="ann", privacy=0.5).to_arrow()
     guess = dataset.coalition(["ann"]).guesses["grade"]
-    assert (guess.joint, guess.looks) == (guess.best, None)
+    assert (guess.joint, guess.moving) == (guess.best, None)
 
 
 @pytest.mark.parametrize("values", [2, 5, 40])
@@ -148,49 +257,27 @@ def test_moves_without_a_rule_are_no_alarm(values):
     counts = [100] * values
     for rows in np.repeat([3, 10, 30, 100], 100):
         old, new = rng.integers(0, values, (2, rows))
-        pairs, number = np.unique(np.stack([old, new], axis=1), axis=0, return_counts=True)
-        counted = zip(pairs.astype(np.uint8), number.tolist(), strict=True)
-        named = {bytes(pair): count for pair, count in counted}
         # as if half of a table's rows had changed, twice what may move
-        alarms += moved_of(named, counts).predicted * 0.5 > MOVED
+        alarms += moved_of(old, new, counts).predicted * 0.5 > MOVED
     assert alarms <= 2, "three standard errors: below one in 100"
 
 
 def test_a_rule_is_told_however_rare_the_values():
     rows = 3000
     old = np.random.default_rng(1).integers(0, 1000, rows)
-    pairs, number = np.unique(old, return_counts=True)
-    named = {
-        int(value).to_bytes(2, "big") + int((value + 1) % 1000).to_bytes(2, "big"): int(n)
-        for value, n in zip(pairs, number, strict=True)
-    }
-    found = moved_of(named, [3] * 1000)
+    found = moved_of(old, (old + 1) % 1000, [3] * 1000)
     assert found.rows == rows
     assert found.predicted > 0.9
-    # all become the same: whoever sees that a row changed knows the value
-    assert moved_of({b"ac": 50, b"bc": 50}, [50, 40, 10]).predicted > 0.5
+    assert found.few > 2900
+    # all become the same: anyone who sees that a row changed knows the value
+    assert moved_of(np.repeat([0, 1], 50), np.full(100, 2), [50, 40, 10]).predicted > 0.5
 
 
-def test_looks_drawn_are_looks_counted():
-    law, noise = CategoryDistribution([5, 3, 2]), [1.0, 2.0, 1.0]
-    counted = Looks.of(law, noise)
-    pi, seen = law.pi, []
-    for level in sorted(noise):
-        q = (1 + level) ** -0.5
-        seen.append(q * np.eye(3) + (1 - q) * pi)
-    chance = np.einsum("x,xa,xb,xc->xabc", pi, *seen)
-    assert counted.right == pytest.approx(chance.max(axis=0).sum())
-    left = 1 - (chance**2 / chance.sum(axis=0)).sum()
-    assert counted.hidden == pytest.approx(left / (1 - (pi**2).sum()))
-    many = Looks.of(
-        CategoryDistribution([5, 3, 2, 4, 4, 2, 6, 3]), [1.0] * 8
-    )  # too many cases: drawn
-    assert 0.97 < many.right < 1
-    assert many.hidden < 0.06
-
-
-def test_what_an_advancing_category_reveals_of_a_number_is_not_bounded_either(vault):
-    """A grade tells 90 % of a number that stays: copies of all editions uncover both."""
+@pytest.mark.parametrize("clock", ["cell", "value"])
+def test_an_advancing_category_reveals_no_more_of_a_number(vault, monkeypatch, clock):
+    """A grade explains 90 % of a number that stays: all copies leave what one leaves."""
+    if clock == "value":  # the negative control
+        monkeypatch.setattr(MovedCells, "of", lambda _, ids: np.empty(0, dtype=np.int64))
     rng = np.random.default_rng(7)
     effect = np.linspace(-1, 1, GRADES)[rng.permutation(GRADES)]
     w = effect[START] / effect.std() * 0.9**0.5 + 0.1**0.5 * rng.normal(size=ROWS)
@@ -198,23 +285,16 @@ def test_what_an_advancing_category_reveals_of_a_number_is_not_bounded_either(va
     votes = np.zeros((ROWS, GRADES))
     for step, codes in enumerate(advanced(6)):
         if step:
-            dataset.update(table(codes, ("w", w)), advancing="grade")
+            dataset.update(table(codes, ("w", w)))
         release = dataset.release(to=f"r{step % 2}", privacy=0.5)
         votes[np.arange(ROWS), (shown(release) - step) % GRADES] += 1
-        if not step:
-            bounded = dataset.coalition(["r0"])
-            copy = release.to_arrow()
-            noisy = copy["w"].to_numpy()[np.argsort([int(n[1:]) for n in copy["id"].to_pylist()])]
-            one = _left_by_fit(w, np.column_stack([noisy, votes]))
-    # a share of 2,000 rows that were not fitted has a standard error of at most 0.02
-    assert bounded.joint_privacy == 0.5 < one + 0.08
-    assert _left_by_fit(w, np.column_stack([noisy, votes])) < 0.5 - 0.15
+    copy = release.to_arrow()
+    noisy = copy["w"].to_numpy()[np.argsort([int(n[1:]) for n in copy["id"].to_pylist()])]
     together = dataset.coalition(["r0", "r1"])
-    assert (together.joint_privacy, together.independent_privacy, together.gain) == (None,) * 3
-    assert (together.best_privacy, together.unbounded) == (0.5, ["grade"])
-    explored = _together(dataset, {held.recipient: held.spec.level for held in dataset.holdings})
-    assert "not bounded: grade changed between the editions held" in explored
-    assert explored.count("not bounded, as far as grade reveals it") >= 2  # x and w
+    assert together.joint_privacy == together.best_privacy == 0.5
+    left = _left_by_fit(w, np.column_stack([noisy, votes]))
+    # a share of 2,000 rows that were not fitted has a standard error of at most 0.02
+    assert left > 0.5 - 0.08 if clock == "cell" else left < 0.5 - 0.15
 
 
 def _left_by_fit(truth, seen):

@@ -100,7 +100,7 @@ class TestUpdate:
         there = FIRST.set_column(4, "sex", pa.array(sex))
         copies = [dataset.release(to="ann", privacy=0.5).to_arrow()]
         for table in (there, FIRST):
-            dataset.update(table, advancing="sex")  # half of the rows: two looks at each
+            dataset.update(table)
             copies.append(dataset.release(to="ann", privacy=0.5).to_arrow())
         assert copies[0].equals(copies[2])
         assert copies[0]["sex"].slice(0, 1).equals(copies[1]["sex"].slice(0, 1))

@@ -294,8 +294,8 @@ def update(
         list[str] | None,
         typer.Option(
             metavar="COLUMN",
-            help="Accept a category whose old values predict the new ones: copies of several "
-            "editions uncover it (repeatable).",
+            help="Accept a category in which many rows move by rules that few of them share: "
+            "copies of several editions show which were replaced (repeatable).",
         ),
     ] = None,
     vault: VaultOption = None,
@@ -331,8 +331,8 @@ def _changes(name: str, made: "Edition") -> Iterator[str]:
     for name, moved in changes.moves.items():
         yield (
             f"  {name}: of its {moved.rows:,} new values the old one and the change reveal "
-            f"{moved.predicted:.0%}; what copies of several editions reveal of them together is "
-            "not bounded"
+            f"{moved.predicted:.0%}; values that replace others in copies move as these did"
+            + (f", but for {moved.few:,} rows too few of which moved alike" if moved.few else "")
         )
     yield "  which rows came, went and changed is visible to holders of copies of both editions"
 

@@ -29,7 +29,7 @@ from cornerwave.columns._encoded import (
     stored_type,
 )
 from cornerwave.columns._schema import Schema, listed
-from cornerwave.columns._types import category_type, is_text
+from cornerwave.columns._types import MISSING_BITS, category_type, is_text
 from cornerwave.errors import ColumnError, SourceChanged, warn
 from cornerwave.noise import MISSING, thresholds
 
@@ -87,6 +87,23 @@ class Categories:
         if not self.hides_missing:
             group_codes[(combinations < 0).any(axis=1)] = MISSING
         return group_codes.astype(np.int32).take(rows, mode="wrap")  # -1 is the last one
+
+    def codes_of(self, words: Words, secret: bytes) -> Codes:
+        """Return the group's codes of cells, given the words of each column (columns, rows).
+
+        Words are keyed hashes of texts. An unknown value that is not pooled has any code.
+        """
+        translated = []
+        for values, own in zip(self.values, words, strict=True):
+            hashes = hash_texts(values, secret)[:, 0]
+            order = np.argsort(hashes)
+            places = places_among(hashes[order], own)
+            found = np.where(places < 0, _UNKNOWN, np.append(order, MISSING)[places])
+            translated.append(np.where(own == MISSING_BITS, MISSING, found))
+        codes, _ = self._places(np.stack(translated, axis=1))
+        if not self.hides_missing:
+            codes[(words == MISSING_BITS).any(axis=0)] = MISSING
+        return codes.astype(np.int32)
 
     def decode(self, codes: Codes) -> list[pa.Array]:
         """Return the columns of the group for codes of some rows; text with its values apart."""

@@ -19,6 +19,7 @@ from cornerwave.editions._changes import (
     check_moves,
     hidden_after,
     hidden_of_changing,
+    moved_alone,
     moved_of,
 )
 from cornerwave.editions._drift import Ranges, Spread, check_all_rows, measure_drift
@@ -60,6 +61,7 @@ __all__ = [
     "hidden_after",
     "hidden_of_changing",
     "measure_drift",
+    "moved_alone",
     "moved_of",
     "next_edition",
     "portion",

@@ -3,11 +3,12 @@
 Numbers: a row's values in all editions are one long row of covariance H, which nobody knows: each H
 that fits the measured rules is tried, and the least share counts (`privacy.hidden_in_history`).
 
-Categories: how values moved between two editions, over the rows in which they changed.
-A category draws by row and value, so each new value of a row is a fresh look at it. Where the old
-value predicts the new one (a grade, an age band), copies of several editions are several looks at
-one thing, and pooling them uncovers it. Of rows that held the same value and changed, two hold
-different new values with probability W; of any two rows of the table, with probability B:
+Categories: how values moved between two editions, over the rows in which they changed. Replaced
+values move as those of other rows did (`noise/_moved_cells.py`), if at least LEAST rows left the
+same value: then copies of several editions reveal what one reveals. Moves of few rows are drawn
+from the whole table, and where the old value predicts the new one (a grade, an age band), that
+shows which values were replaced. Of rows that held the same value and changed, two hold different
+new values with probability W; of any two rows of the table, with probability B:
 
     predicted = 1 - W / B        0 if changes are as varied as the table, 1 if they follow a rule
 
@@ -17,18 +18,28 @@ that a row changed is visible, and may reveal the value too. `predicted` is less
 errors of what chance predicts in few rows.
 """
 
-from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 import numpy as np
 
-from cornerwave.arrays import Floats, Words
-from cornerwave.columns import MISSING_BITS, Categories
+from cornerwave.arrays import Codes, Flags, Floats, Words
+from cornerwave.columns import Categories
 from cornerwave.editions._drift import ALLOWANCE, HALF
 from cornerwave.editions._edition import Edition, Moved
 from cornerwave.errors import ColumnError, Drifted
 from cornerwave.levels import Level
-from cornerwave.noise import Rules, Transition, drifting_history, noise_across, personal_history
+from cornerwave.noise import (
+    LEAST,
+    MISSING,
+    CategoryMoves,
+    MovedCells,
+    MovedRows,
+    Rules,
+    Transition,
+    drifting_history,
+    noise_across,
+    personal_history,
+)
 from cornerwave.privacy import hidden_in_history, history_functions
 from cornerwave.spine.freeze import Frozen
 
@@ -95,71 +106,105 @@ def _histories(shape: Floats, rules: Rules, moving: Sequence[int]) -> Iterator[F
 
 
 MOVED = 0.25
-"""The share of a table's rows that may move predictably, over all editions together. The first
-further look at a value uncovers most: at most 0.172 of its variance (p - p/(2 - p) at its largest),
-so that all of them cost a column less than 0.05, which is what drift may cost."""
+"""The share of a table's rows that may move predictably, few of them alike, over all editions
+together. Somebody who sees which of them were replaced uncovers p - (1 - q) of their variance, at
+most 0.25, so that all of them cost a column at most 0.06."""
 
 
 class Moves:
-    """Counts from which value to which the rows of each category moved."""
+    """From which value to which the rows of each category moved, went and came back."""
 
-    def __init__(self, categories: Sequence[Categories], encoded: Sequence[str]) -> None:
-        """`encoded` names the columns whose words are taken, in their order."""
-        self._categories, self._encoded = categories, list(encoded)
-        self._pairs: dict[str, Counter[bytes]] = {_name(each): Counter() for each in categories}
+    def __init__(
+        self,
+        categories: Sequence[Categories],
+        encoded: Sequence[str],
+        texts: bytes,
+        past: MovedCells,
+    ) -> None:
+        """`encoded` names the columns whose words are taken, in their order; `texts` is their key.
 
-    def take(self, old: Words, new: Words) -> None:
+        `past` are the moves of earlier editions.
+        """
+        self._categories, self._texts, self._past = categories, texts, past
+        self._places = [[list(encoded).index(name) for name in c.columns] for c in categories]
+        self._hashes = [np.empty(0, dtype=np.uint64)]
+        nothing = np.empty((len(categories), 0), dtype=np.int32)
+        self._before, self._after = [nothing], [nothing]
+
+    def take(self, hashes: Words, old: Words, new: Words) -> None:
         """Take the words (encoded columns, rows) of some rows before and after."""
-        for each in self._categories:
-            places = [self._encoded.index(column) for column in each.columns]
-            before, after = old[places], new[places]
-            moved = (before != after).any(axis=0)
-            if not each.hides_missing:  # a gap that is visible is no look at the value
-                moved &= ((before != MISSING_BITS) & (after != MISSING_BITS)).all(axis=0)
-            pairs = np.ascontiguousarray(np.vstack([before, after])[:, moved].T)
-            distinct, counts = np.unique(pairs, axis=0, return_counts=True)
-            named = zip((pair.tobytes() for pair in distinct), counts.tolist(), strict=True)
-            self._pairs[_name(each)].update(dict(named))
+        before = self._codes(old)
+        if (gaps := before == MISSING).any():  # of a value that comes back: what it was
+            before = np.where(gaps, self._past.last(hashes, len(before)), before)
+        self._keep(hashes, before, self._codes(new))
+
+    def take_came(self, hashes: Words, words: Words) -> None:
+        """Take rows that came: of some that went in an earlier edition, their values are known."""
+        self._keep(hashes, self._past.last(hashes, len(self._categories)), self._codes(words))
+
+    def take_went(self, hashes: Words, words: Words) -> None:
+        """Take rows that went, whose values count if they come back."""
+        before = self._codes(words)
+        self._keep(hashes, before, np.full_like(before, MISSING))
+
+    def _codes(self, words: Words) -> Codes:
+        each = zip(self._categories, self._places, strict=True)
+        codes = [category.codes_of(words[places], self._texts) for category, places in each]
+        return np.array(codes, dtype=np.int32).reshape(len(codes), words.shape[1])
+
+    def _keep(self, hashes: Words, before: Codes, after: Codes) -> None:
+        rows = ((before != after) & (before != MISSING)).any(axis=0)
+        self._hashes.append(hashes[rows])
+        self._before.append(before[:, rows])
+        self._after.append(after[:, rows])
+
+    def rows(self, key: bytes) -> MovedRows:
+        """Return the rows that moved, and how; `key` is that of the edition."""
+        hashes, before, after, moved = self._all()
+        moves = [CategoryMoves.of(b[m], a[m]) for b, a, m in zip(before, after, moved, strict=True)]
+        return MovedRows.of(hashes, before, moved, moves, key)
 
     def moved(self) -> dict[str, Moved]:
         """Return how each category moved that changed in some row."""
-        return {
-            _name(each): moved_of(self._pairs[_name(each)], each.counts)
-            for each in self._categories
-            if self._pairs[_name(each)]
-        }
+        _, before, after, moved = self._all()
+        each = zip(self._categories, before, after, moved, strict=True)
+        return {_name(c): moved_of(b[m], a[m], c.counts) for c, b, a, m in each if m.any()}
+
+    def _all(self) -> tuple[Words, Codes, Codes, Flags]:
+        before = np.concatenate(self._before, axis=1)
+        after = np.concatenate(self._after, axis=1)
+        moved = (before != after) & (before != MISSING) & (after != MISSING)
+        return np.concatenate(self._hashes), before, after, moved
 
 
-def moved_of(pairs: Mapping[bytes, int], counts: Sequence[int]) -> Moved:
-    """Return how well moves are predicted; a pair is an old value and a new one of as many bytes.
+def moved_of(before: Codes, after: Codes, counts: Sequence[int]) -> Moved:
+    """Return how well moves are predicted, from one value to another.
 
     `counts` are those of the registered values.
 
-    >>> advance = moved_of({b"ab": 500, b"bc": 300, b"ca": 200}, [5, 3, 2])
-    >>> advance.rows, advance.predicted > 0.9
-    (1000, True)
+    >>> old = np.repeat([0, 1, 2], [500, 300, 200])
+    >>> advance = moved_of(old, (old + 1) % 3, [5, 3, 2])
+    >>> advance.rows, advance.predicted > 0.9, advance.few
+    (1000, True, 0)
     """
-    before, after = Counter[bytes](), Counter[bytes]()
-    for pair, count in pairs.items():
-        before[pair[: len(pair) // 2]] += count
-        after[pair[len(pair) // 2 :]] += count
-    rows = before.total()
+    rows, (_, left) = len(before), np.unique(before, return_counts=True)
+    pairs, often = np.unique(np.stack([before, after]), axis=1, return_counts=True)
     # ordered pairs of rows that held one value, and hold one now
-    equal = Counter[bytes]()
-    for pair, count in pairs.items():
-        equal[pair[: len(pair) // 2]] += count * (count - 1)
-    repeated = {value: count for value, count in before.items() if count > 1}
+    _, place = np.unique(pairs[0], return_inverse=True)
+    equal = np.bincount(place, often * (often - 1.0))
+    repeated = left > 1
+    few = int(left[left < LEAST].sum())
+    if not repeated.any():
+        return Moved(rows, 0.0, few)
     # of an old value of c rows, two differ with probability 1 - equal / (c (c - 1)), without bias;
     # W weights old values by their rows
-    alike = sum(equal[value] / (count - 1) for value, count in repeated.items())
-    if not repeated:
-        return Moved(rows, 0.0)
-    W = 1 - alike / sum(repeated.values())
+    W = 1 - (equal[repeated] / (left[repeated] - 1)).sum() / left[repeated].sum()
     # of G groups of rows without any relation, the deviation of W is at most about this
-    chance = ALLOWANCE * np.sqrt(len(repeated) / 2) / rows
-    varied = (_varied(list(each)) for each in (after.values(), counts))
+    chance = ALLOWANCE * np.sqrt(np.count_nonzero(repeated) / 2) / rows
+    held = np.unique(after, return_counts=True)[1].tolist()
+    varied = (_varied(each) for each in (held, list(counts)))
     predicted = max((1 - (W + chance) / B for B in varied if B > 0), default=0.0)
-    return Moved(rows, round(float(np.clip(predicted, 0.0, 1.0)), 4))
+    return Moved(rows, round(float(np.clip(predicted, 0.0, 1.0)), 4), few)
 
 
 def _varied(counts: Sequence[int]) -> float:
@@ -171,20 +216,21 @@ def _varied(counts: Sequence[int]) -> float:
 def check_moves(
     edition: Edition, before: Sequence[Edition], accepted: Collection[str] = ()
 ) -> None:
-    """Raise Drifted if more rows than MOVED moved predictably, in this edition and those before.
+    """Raise Drifted if more rows than MOVED moved in ways that few share, in all editions.
 
     The owner accepts that the `accepted` categories do.
     """
     for name, moved in edition.changes.moves.items() if edition.changes else ():
-        total = sum(_share(each, name) for each in (*before, edition))
+        total = sum(moved_alone(each, name) for each in (*before, edition))
         if total <= MOVED or name in accepted:
             continue
         raise Drifted(
             f"{name!r}: of its {moved.rows:,} new values, {moved.predicted:.0%} is revealed by the "
-            f"old value and by the change itself, so that with earlier editions {total:.0%} of the "
-            f"rows moved predictably (at most {MOVED:.0%} may). Every new value is a fresh look, "
-            "and copies of several editions uncover such a column. Write values that stay, such "
-            "as a year of birth for an age band, or accept it",
+            f"old value and by the change itself, and {moved.few:,} rows left values that fewer "
+            f"than {LEAST} rows left, so that with earlier editions {total:.0%} of the rows moved "
+            f"in ways that few share (at most {MOVED:.0%} may): copies of several editions show "
+            "which of these values were replaced. Write values that stay, such as a year of birth "
+            "for an age band, or accept it",
             use=("advancing",),
         )
 
@@ -200,10 +246,10 @@ def accepted_moves(advancing: Collection[str], categories: Sequence[Categories])
     return {known[column] for column in advancing}
 
 
-def _share(edition: Edition, name: str) -> float:
-    """Return the share of an edition's rows that moved predictably in it."""
+def moved_alone(edition: Edition, name: str) -> float:
+    """Return the share of an edition's rows that moved predictably, and few of them alike."""
     moved = edition.changes.moves.get(name) if edition.changes else None
-    return 0.0 if moved is None else moved.rows * moved.predicted / max(edition.rows, 1)
+    return 0.0 if moved is None else moved.few * moved.predicted / max(edition.rows, 1)
 
 
 def _name(each: Categories) -> str:

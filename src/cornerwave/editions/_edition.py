@@ -45,10 +45,14 @@ class Drift:
 
 @dataclass(frozen=True)
 class Moved:
-    """Of a category: the rows that changed, and the share of the new value that is predicted."""
+    """Of a category: the rows that changed, and the share of the new value that is predicted.
+
+    `few` of them left a value that few rows left.
+    """
 
     rows: int
     predicted: float
+    few: int
 
 
 @dataclass(frozen=True)

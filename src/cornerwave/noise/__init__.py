@@ -7,6 +7,7 @@ grid_of              the grid that copies lie on; _core shapes noise and adds it
 Memory               where copies are made, used again
 PersonNoise, PersonReader    noise of persons with several rows
 Refresher, refresh   categories: events at keyed times, each a fresh draw
+MovedRows, MovedCells    categories that changed: their next value, and what copies show
 factor, noise_shape  a factor of K, singular or not
 Transition, Rules, HistoryReader, ChangedRows    rows that changed: their noise in the next edition
 """
@@ -22,6 +23,7 @@ from cornerwave.noise._changed_rows import ChangedRows, Past
 from cornerwave.noise._factor import SWEEPS, factor, noise_shape
 from cornerwave.noise._grid import COARSEST, GRID_BITS, add_noise_on_grid, grid_of
 from cornerwave.noise._memory import Memory
+from cornerwave.noise._moved_cells import LEAST, CategoryMoves, MovedCells, MovedRows, moves_key
 from cornerwave.noise._person_noise import (
     PersonNoise,
     PersonReader,
@@ -66,15 +68,19 @@ from cornerwave.noise._transition import (
 __all__ = [
     "COARSEST",
     "GRID_BITS",
+    "LEAST",
     "MISSING",
     "NOISE_FORMAT",
     "ORIGIN",
     "SWEEPS",
+    "CategoryMoves",
     "ChangedRows",
     "Changes",
     "EventClock",
     "HistoryReader",
     "Memory",
+    "MovedCells",
+    "MovedRows",
     "Past",
     "PersonNoise",
     "PersonReader",
@@ -102,6 +108,7 @@ __all__ = [
     "kinds_of",
     "lattice_index",
     "lattice_path",
+    "moves_key",
     "nearest_knots",
     "noise_across",
     "noise_shape",

@@ -10,6 +10,7 @@ import numpy as np
 
 from cornerwave.arrays import Flags, Floats, Ids, Ints, Words, places_among
 from cornerwave.noise._carried import noise_across
+from cornerwave.noise._moved_cells import MovedRows
 from cornerwave.noise._transition import Transition, kinds_of
 
 _FILTER_BITS = 24
@@ -95,7 +96,13 @@ class Past:
     ([1], {2: [0]})
     """
 
-    def __init__(self, editions: Mapping[int, ChangedRows]) -> None:
+    def __init__(
+        self,
+        editions: Mapping[int, ChangedRows],
+        moved: Mapping[int, MovedRows] | None = None,
+    ) -> None:
+        """`moved` are the rows in which each edition changed a category."""
+        self.moved = dict(moved or {})
         self._editions = {e: rows for e, rows in sorted(editions.items()) if len(rows.hashes)}
         self._any = np.unique(
             np.concatenate([np.empty(0, np.uint64), *(r.hashes for r in self._editions.values())])
@@ -108,7 +115,7 @@ class Past:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Travel to the machines of a cluster without what is made of it here."""
-        return Past, (self._editions,)
+        return Past, (self._editions, self.moved)
 
     @property
     def rules(self) -> dict[int, tuple[Transition, ...]]:

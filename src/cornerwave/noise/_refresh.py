@@ -8,11 +8,10 @@ events arrive at rate 1, and each replaces the cell by a fresh draw from pi:
 
 It is Markov in s: a noisier copy is the better one with further events, so a set of
 copies says no more than its best. Event k of a cell is a keyed function of the row's
-id, the column and the value, so no order of levels enters, and no ledger; a value that
-changes in a later edition of the table draws anew, and one that changes back gives the
-old answer. With pi the column's own distribution, the best linear estimate of an
-indicator recovers q^2 of its variance: numbers and categories have the same privacy
-p = v/(1+v).
+id, the column and the first value of the cell, so no order of levels enters; what a value
+that changes in a later edition shows is in _moved_cells.py. With pi the column's own
+distribution, the best linear estimate of an indicator recovers q^2 of its variance: numbers
+and categories have the same privacy p = v/(1+v).
 
 Times are compared as 2 T_k <= ln(1+v), by strict arithmetic: the same on every machine.
 """
@@ -78,31 +77,51 @@ class Refresher:
         bounds: Words,
         room: RefreshRoom | None = None,
     ) -> None:
-        self._key, self._column, self._room = key, column, room or RefreshRoom()
+        self._key, self.column, self._room = key, column, room or RefreshRoom()
         self._horizons = np.array([_core.log_1p(level) for level in noise])
-        self._bounds, self._guide = bounds, _guide(bounds)
+        self.bounds, self._guide = bounds, _guide(bounds)
         self._functions: list[BlockFunction] = []  # one for each event: a key costs 10 us
 
     def refreshed(self, codes: Codes, ids: Ids) -> Codes:
         """Return one row of refreshed codes per level, shape (levels, rows)."""
-        codes, ids = np.ascontiguousarray(codes), np.ascontiguousarray(ids)
         out = np.tile(codes, (len(self._horizons), 1))
+        self._refresh(codes, ids, out)
+        return out
+
+    def events(self, codes: Codes, ids: Ids) -> tuple[Codes, Codes]:
+        """Return what was drawn last at each level, and how many events have happened by then."""
+        drawn, events = np.zeros((2, len(self._horizons), len(codes)), dtype=np.int32)
+        self._refresh(codes, ids, drawn)
+        self._refresh(codes, ids, events, counting=True)
+        return drawn, events
+
+    def _refresh(self, codes: Codes, ids: Ids, out: Codes, *, counting: bool = False) -> None:
+        """Let events happen until the last horizon has passed for all rows.
+
+        `counting` writes the number of the event in place of what it draws.
+        """
+        codes, ids = np.ascontiguousarray(codes), np.ascontiguousarray(ids)
         for start in range(0, len(codes) if len(out) else 0, STRETCH_ROWS):
             own = codes[start : start + STRETCH_ROWS]
             rows = np.arange(start, start + len(own))
-            self._refresh(rows[own != MISSING] if own.min() < 0 else rows, ids, codes, out)
-        return out
-
-    def _refresh(self, rows: Ints, ids: Ids, codes: Codes, out: Codes) -> None:
-        """Let events happen to some rows until the last horizon has passed for all of them."""
-        # Event by event over many rows, not block by block: few rows have a fifth or sixth.
-        times, event = self._room.times[:0], 0
-        while len(rows):
-            staying = self._happen(event, rows, times, ids, codes, out)
-            rows, times, event = self._room.rows[:staying], self._room.times[:staying], event + 1
+            rows = rows[own != MISSING] if own.min() < 0 else rows
+            # Event by event over many rows, not block by block: few rows have a fifth or sixth.
+            times, event = self._room.times[:0], 0
+            while len(rows):
+                draws = _number(event + 1) if counting else (self.bounds, self._guide)
+                staying = self._happen(event, rows, times, ids, codes, draws, out)
+                rows, times = self._room.rows[:staying], self._room.times[:staying]
+                event += 1
 
     def _happen(
-        self, event: int, rows: Ints, times: Floats, ids: Ids, codes: Codes, out: Codes
+        self,
+        event: int,
+        rows: Ints,
+        times: Floats,
+        ids: Ids,
+        codes: Codes,
+        draws: tuple[Words, Codes],
+        out: Codes,
     ) -> int:
         """Let an event happen to some rows; keep those that may have another, and say how many."""
         room, staying = self._room, 0
@@ -113,8 +132,7 @@ class Refresher:
                 room.masks,
                 own,
                 times[start : start + BLOCK_ROWS],
-                self._bounds,
-                self._guide,
+                *draws,
                 self._horizons,
                 out,
                 room.rows[staying:],
@@ -125,7 +143,7 @@ class Refresher:
     def _words(self, event: int, rows: Ints, ids: Ids, codes: Codes) -> Words:
         """Return the random words of an event, two for each of some rows, masked."""
         while event >= len(self._functions):
-            info = struct.pack("<II", self._column, len(self._functions))
+            info = struct.pack("<II", self.column, len(self._functions))
             self._functions.append(BlockFunction(expand(self._key, "refresh", info), masked=True))
         cells = self._room.cells[: len(rows)]
         _core.fill_value_blocks(ids, codes, rows, self._room.masks, cells)
@@ -154,8 +172,7 @@ class EventClock:
             function = BlockFunction(
                 expand(self._key, "refresh", struct.pack("<I", event)), masked=True
             )
-            # every draw is the number of the event: all words lie below the last bound
-            bounds = np.array([0] * event + [2**64 - 1], dtype=np.uint64)
+            draws = _number(event)
             for start in range(0, len(rows), BLOCK_ROWS):
                 own = rows[start : start + BLOCK_ROWS]
                 cells = np.ascontiguousarray(ids[own]) ^ room.masks[: 2 * len(own)].reshape(-1, 2)
@@ -164,14 +181,20 @@ class EventClock:
                     room.masks,
                     own,
                     times[start : start + BLOCK_ROWS],
-                    bounds,
-                    _guide(bounds),
+                    *draws,
                     self._horizons,
                     out,
                     room.rows[staying:],
                     room.times[staying:],
                 )
             rows, times = room.rows[:staying], room.times[:staying]
+
+
+def _number(event: int) -> tuple[Words, Codes]:
+    """Return bounds, and their guide, by which every draw is the number of the event."""
+    # all words lie below the last bound
+    bounds = np.array([0] * event + [2**64 - 1], dtype=np.uint64)
+    return bounds, _guide(bounds)
 
 
 def _guide(bounds: Words) -> Codes:

@@ -52,10 +52,9 @@ class BestGuess:
 
     `best` is from the least noisy copy, and `joint`, from all copies, equals it;
     `independent` is from copies refreshed independently. `least_hidden` is the hidden share
-    of the most visible value. If copies of several editions are held between which values
-    changed, nothing bounds what they reveal of this category, nor of others that it reveals: then
-    `joint` and both shares are None. For a category that changed, `looks` is what stays hidden if
-    each old value determines the new one.
+    of the most visible value. `moving` is what stays hidden in any case of a category that changed
+    between the editions held. If one moved in ways that few rows share, these figures do not hold
+    for any category that it reveals: then `joint` and both shares are None.
     """
 
     blind: float
@@ -64,36 +63,34 @@ class BestGuess:
     independent: float
     hidden: float | None
     least_hidden: float | None
-    looks: "Looks | None" = None
+    moving: "Moving | None" = None
 
-    def unbounded(self, looks: "Looks | None") -> "BestGuess":
-        """Return the same for copies of editions between which values of some category changed."""
-        return replace(self, joint=None, hidden=None, least_hidden=None, looks=looks)
+    def unbounded(self) -> "BestGuess":
+        """Return the same if some category moved in ways that few rows share."""
+        return replace(self, joint=None, hidden=None, least_hidden=None)
 
 
 @dataclass(frozen=True)
-class Looks:
-    """What several looks at one value leave, each drawn afresh: a category that moves by a rule."""
+class Moving:
+    """What is left of a category that changed between editions, if all replaced cells are known.
 
-    number: int
+    Somebody who knows these has the values of all others, and no information on these. `alone`: so
+    many rows moved in ways that few share that replaced ones show; else they move like others.
+    """
+
     right: float
     hidden: float
+    alone: bool = False
 
     @classmethod
-    def of(cls, category: "CategoryDistribution", noise: Sequence[float]) -> "Looks":
-        """Return it for one look at each noise.
+    def of(cls, category: "CategoryDistribution", noise: float, *, alone: bool = False) -> "Moving":
+        """Return it for copies whose least noise this is.
 
-        A row has as many looks as its category has values: who comes back to a value gives
-        the old answer.
-
-        >>> two = Looks.of(CategoryDistribution([1, 1]), [3.0, 3.0])
-        >>> two.number, two.right, round(two.hidden, 3)
-        (2, 0.75, 0.6)
+        >>> Moving.of(CategoryDistribution([3, 1]), 3.0)
+        Moving(right=0.875, hidden=0.5, alone=False)
         """
-        least = sorted(noise)[: len(category.counts)]
-        right, square = _posterior_of_looks(category, least)
-        variance = 1 - float((category.pi**2).sum())
-        return cls(len(least), right, max(0.0, (1 - square) / variance) if variance > 0 else 0.0)
+        q = retention(noise)
+        return cls(q + (1 - q) * float(category.pi.max()), 1 - q, alone)
 
 
 @dataclass(frozen=True)
@@ -119,8 +116,8 @@ class Coalition:
     """Shares of variance that stay hidden from a set of recipients.
 
     All of them are of the column of which the copies hide least. `best_privacy` is that of the
-    best copy alone. If a category changed between the editions held, nothing bounds what it
-    reveals, nor what it reveals of other columns: then `joint_privacy` and
+    best copy alone. If a category moved in ways that few rows share between the editions held,
+    nothing bounds what it reveals of other columns: then `joint_privacy` and
     `independent_privacy` are None.
     """
 
@@ -164,31 +161,32 @@ class Coalition:
             guesses={name: guess(each, noise) for name, each in (categories or {}).items()},
         )
 
-    def over_editions(self, looks: Mapping[str, "Looks"]) -> "Coalition":
+    def over_editions(self, moving: Mapping[str, "Moving"]) -> "Coalition":
         """Return the same for copies of editions between which these categories changed.
 
-        What is frozen does not say what other columns hide from somebody who knows a category,
-        so no figure is left for any of them.
+        What is frozen does not say what other columns hide from somebody who knows which cells were
+        replaced, so no figure is left for any of them if one moved in ways that few rows share.
 
         >>> grade = CategoryDistribution([1, 1])
         >>> members = [("ann", Level(1.0)), ("bob", Level(1.0))]
         >>> pair = Coalition.of(members, {"grade": grade})
-        >>> over = pair.over_editions({"grade": Looks.of(grade, [1.0, 1.0])})
+        >>> over = pair.over_editions({"grade": Moving.of(grade, 1.0, alone=True)})
         >>> over.joint_privacy, over.best_privacy, over.unbounded
         (None, 0.5, ['grade'])
         """
-        if not looks:
-            return self
-        guesses = {name: each.unbounded(looks.get(name)) for name, each in self.guesses.items()}
+        guesses = {n: replace(each, moving=moving.get(n)) for n, each in self.guesses.items()}
+        if not any(each.alone for each in moving.values()):
+            return replace(self, guesses=guesses)
+        guesses = {name: each.unbounded() for name, each in guesses.items()}
         return replace(self, joint_privacy=None, independent_privacy=None, guesses=guesses)
 
     @property
     def unbounded(self) -> list[str]:
-        """The categories that changed between the editions held: no figure bounds them.
+        """The categories that moved in ways that few rows share between the editions held.
 
-        Nor is any other column bounded then, as far as these reveal it.
+        No figure bounds any other column then, as far as these reveal it.
         """
-        return [name for name, each in self.guesses.items() if each.looks is not None]
+        return [name for name, each in self.guesses.items() if each.moving and each.moving.alone]
 
     @property
     def gain(self) -> float | None:
@@ -338,43 +336,6 @@ def _chances(category: CategoryDistribution, noise: Sequence[float]) -> Floats:
         seen = q * np.eye(len(pi)) + (1 - q) * category.drawn
         joint = (joint[:, :, None] * seen[:, None, :]).reshape(len(pi), -1)
     return np.asarray(joint)
-
-
-def _posterior_of_looks(
-    category: CategoryDistribution, noise: Sequence[float]
-) -> tuple[float, float]:
-    """Return the means of the largest chance, and of the sum of squared chances, of a value.
-
-    Given independent looks y: P(x | y) is proportional to pi_x times, for each look at x, the
-    factor 1 + q / ((1 - q) b_x). Over all cases, or over drawn cells if these are too many.
-    """
-    pi, base = category.pi, category.drawn
-    if len(pi) ** (1 + len(noise)) <= EXACT_CELLS:
-        joint = _chances(category, noise)
-        seen_at_all = np.maximum(joint.sum(axis=0), 1e-300)
-        return float(joint.max(axis=0).sum()), float((joint**2 / seen_at_all).sum())
-    rng = np.random.default_rng(0)
-    truth = rng.choice(len(pi), DRAWS, p=pi)
-    seen = []
-    for level in noise:
-        kept = rng.random(DRAWS) < retention(level)
-        seen.append(np.where(kept, truth, rng.choice(len(pi), DRAWS, p=base)))
-    factors = [
-        1 + retention(level) / (1 - retention(level)) / base[shown]
-        for level, shown in zip(noise, seen, strict=True)
-    ]
-    whole, square = np.ones(DRAWS), np.full(DRAWS, float((pi**2).sum()))
-    top = np.full(DRAWS, float(pi.max()))
-    for place, shown in enumerate(seen):
-        first = np.all([earlier != shown for earlier in seen[:place]], axis=0)
-        times = np.prod(
-            [np.where(other == shown, f, 1.0) for other, f in zip(seen, factors, strict=True)],
-            axis=0,
-        )
-        whole += np.where(first, pi[shown] * (times - 1), 0.0)
-        square += np.where(first, pi[shown] ** 2 * (times**2 - 1), 0.0)
-        top = np.maximum(top, pi[shown] * times)
-    return float((top / whole).mean()), float((square / whole**2).mean())
 
 
 def _guess_drawn(category: CategoryDistribution, noise: Sequence[float]) -> float:

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from cornerwave import document as doc
 from cornerwave.document import BAD, GOOD
 from cornerwave.errors import spelled
-from cornerwave.privacy._coalition import OF_HISTORY, Coalition
+from cornerwave.privacy._coalition import OF_HISTORY, BestGuess, Coalition
 
 MOST_ROWS = 30
 """So many coalitions are drawn; the table has them all."""
@@ -25,7 +25,7 @@ GUESSED = (
 def coalition_document(dataset: str, found: Coalition) -> doc.Document:
     """Return what some recipients can recover together."""
     names = sorted({recipient for recipient, _ in found.members})
-    moving = list(_of_moving(found))
+    moving = [_of_moving(name, each) for name, each in found.guesses.items() if each.moving]
     verdict, facts = coalition_verdict(found)
     return doc.Document(
         title=f"{dataset}: {', '.join(names)}",
@@ -34,7 +34,7 @@ def coalition_document(dataset: str, found: Coalition) -> doc.Document:
         kind=BAD if found.unbounded else GOOD,
         sections=(
             doc.Section("What they can recover", coalition_parts([found], [" + ".join(names)])),
-            *([doc.Section("What is not bounded", [doc.Bullets(moving)])] if moving else []),
+            *([doc.Section("What changed between editions", [doc.Bullets(moving)])] * bool(moving)),
         ),
         data={
             "recipients": names,
@@ -58,9 +58,9 @@ def coalition_verdict(found: Coalition) -> tuple[str, str]:
     if found.unbounded or found.independent_privacy is None:
         changed = ", ".join(map(spelled, found.unbounded))
         return (
-            f"What they can recover together is not bounded: {changed} changed between the "
-            "editions held, and each new value is a fresh look at it and at every column that it "
-            "reveals.",
+            f"What they can recover together is not bounded: {changed} moved in ways that few rows "
+            "share between the editions held, which shows what was replaced in it, and more of "
+            "every column that it reveals.",
             f"The best copy alone, of {best}, {hidden}; of rows that did not change, so do all "
             "together.",
         )
@@ -83,23 +83,24 @@ def _percent(share: float) -> str:
     return f"{round(100 * share, 1):g}%"
 
 
-def _of_moving(found: Coalition) -> Iterator[str]:
-    """Yield what is not bounded of categories that changed between editions."""
-    for name, each in found.guesses.items():
-        if each.looks is not None:
-            yield (
-                f"{spelled(name)} changed between the editions held, and each new value of a row "
-                f"is a fresh look: nothing bounds what is revealed of such rows. Where the old "
-                f"value determines the new one, {each.looks.number} looks are guessed right "
-                f"{each.looks.right:.1%} and hide {each.looks.hidden:.4f}; less where the change "
-                "itself reveals the value"
-            )
-    if found.unbounded:
-        yield (
-            "Nor is any other column of such rows bounded, as far as "
-            f"{', '.join(map(spelled, found.unbounded))} reveals it. Of rows that did not change, "
-            "all together leave what the best copy leaves"
+def _of_moving(name: str, guess: BestGuess) -> str:
+    """Return what is known of a category that changed between the editions held."""
+    assert guess.moving is not None
+    least = (
+        f"Even somebody who knows which cells were replaced guesses right at most "
+        f"{guess.moving.right:.1%} and leaves {guess.moving.hidden:.4f} hidden"
+    )
+    if guess.moving.alone:
+        return (
+            f"{spelled(name)} changed between the editions held, in ways that few rows share: that "
+            "shows what was replaced, and no figure bounds what it reveals of other columns. "
+            f"{least}"
         )
+    return (
+        f"{spelled(name)} changed between the editions held. What was replaced stays so, and moves "
+        "as other rows moved: as far as a new value depends on the last one alone, all copies "
+        f"reveal what the best one reveals. {least}"
+    )
 
 
 def coalition_parts(

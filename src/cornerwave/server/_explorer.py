@@ -105,7 +105,7 @@ def _coalition(dataset: Dataset, chosen: Mapping[str, Level]) -> doc.Document:
         best_privacy=one.privacy,
         joint_privacy=one.privacy,
         independent_privacy=min(other.privacy, one.privacy),
-    ).over_editions(dataset.looks(chosen))
+    ).over_editions(dataset.moving(chosen))
     verdict, facts = coalition_verdict(coalition)
     marks = [
         ("diamond", "hidden from them together"),

@@ -29,6 +29,7 @@ from cornerwave.noise import (
     EventClock,
     HistoryReader,
     Memory,
+    MovedCells,
     Past,
     PersonNoise,
     PersonReader,
@@ -279,9 +280,15 @@ class Recipe:
         if self.needs_histories:
             return self._replaced(group)
         refreshers = self._refreshers.pop() if self._refreshers else self._new_refreshers()
+        moved = self._moved_cells.of(group.ids)
+        ids = np.ascontiguousarray(group.ids[moved])
+        before = self._moved_cells.before(ids[:, 0])
         for refresher, categories in zip(refreshers, self.frozen.categories, strict=True):
             codes = categories.encode(group.columns_of(categories.columns))
-            for copy, own in zip(copies, refresher.refreshed(codes, group.ids), strict=True):
+            made = refresher.refreshed(codes, group.ids)
+            if len(moved):
+                made[:, moved] = self._moved_cells.shown(refresher, codes[moved], ids, before)
+            for copy, own in zip(copies, made, strict=True):
                 copy.update(zip(categories.columns, categories.decode(own), strict=True))
         self._refreshers.append(refreshers)
         return copies
@@ -308,6 +315,11 @@ class Recipe:
                 }
             )
         return copies
+
+    @cached_property
+    def _moved_cells(self) -> MovedCells:
+        """The rows in which editions changed a category."""
+        return MovedCells(self.past.moved if self.past else {}, self._noise_secrets.noise)
 
     @cached_property
     def _donors(self) -> Ints:

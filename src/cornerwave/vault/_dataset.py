@@ -1,7 +1,6 @@
 """A registered table: who holds which copy of it, and what may be released next."""
 
 import json
-from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
@@ -13,7 +12,16 @@ import pyarrow as pa
 
 from cornerwave.choices import KEY, names_of
 from cornerwave.columns import Finish, listed
-from cornerwave.editions import REGISTERED, UPDATED, Edition, Portion, hidden_of_changing, portion
+from cornerwave.editions import (
+    MOVED,
+    REGISTERED,
+    UPDATED,
+    Edition,
+    Portion,
+    hidden_of_changing,
+    moved_alone,
+    portion,
+)
 from cornerwave.engines import history_rows
 from cornerwave.engines.local import rows_as_copied
 from cornerwave.errors import (
@@ -28,9 +36,9 @@ from cornerwave.errors import (
 )
 from cornerwave.ledger import Entry, Holding, Key, Ledger, closed_message, work_folder
 from cornerwave.levels import LATTICE, LINEAR, Level, Privacy, asked_for
-from cornerwave.noise import ChangedRows, Past
+from cornerwave.noise import ChangedRows, MovedRows, Past
 from cornerwave.outputs import METADATA_KEY
-from cornerwave.privacy import CategoryDistribution, Coalition, Looks, unreachable
+from cornerwave.privacy import CategoryDistribution, Coalition, Moving, unreachable
 from cornerwave.schema_file import schema_text
 from cornerwave.sources import Place, Progress, Source, place_of, resolved, silent
 from cornerwave.spec import ColumnMetadata, CopyMetadata, CopySpec
@@ -38,7 +46,7 @@ from cornerwave.spine.freeze import Frozen, look
 from cornerwave.spine.histories import Histories, HistoryRows
 from cornerwave.spine.recipe import NoiseSecrets, Recipe
 from cornerwave.spine.rows import RowSecrets
-from cornerwave.vault._editions import changes_name, grow, update_table
+from cornerwave.vault._editions import changes_name, grow, moves_name, update_table
 from cornerwave.vault._parts import WORK, Parts, keep_batch
 from cornerwave.vault._release import Release, make_all
 
@@ -210,9 +218,9 @@ class Dataset:
         so that copies of both editions hide the values and the change. Visible is which rows
         came, went and changed.
 
-        A category draws anew for each new value. If old values predict the new ones in many rows (a
-        grade, an age band), copies of several editions uncover it, and Drifted is raised, unless
-        `advancing` names the column: then nothing bounds what they reveal of it together.
+        A category that was replaced stays so, and moves as other rows moved. If many rows move by
+        rules that few of them share, copies of several editions show which were replaced, and
+        Drifted is raised, unless `advancing` names the column.
         """
         key = dataset_key(self._key, self.id)
         named = names_of(advancing)
@@ -220,15 +228,16 @@ class Dataset:
             self, new, old, self._ledger, self._key, key, advancing=named, progress=progress
         )
 
-    def _past(self, edition: int) -> Past | None:
+    def past(self, edition: int) -> Past | None:
         """Return which rows were changed up to an edition. Raises LedgerDamaged if that is lost."""
-        names = {e.number: changes_name(e.number) for e in self.editions if e.kind == UPDATED}
-        kept = {
-            number: self._ledger.attachment(self._entry, name)
-            for number, name in names.items()
-            if number <= edition
-        }
-        return Past({n: ChangedRows.read(c) for n, c in kept.items() if c}) if kept else None
+        updated = [e.number for e in self.editions[:edition] if e.kind == UPDATED]
+        changed, moved = (
+            {n: self._ledger.attachment(self._entry, name(n)) for n in updated}
+            for name in (changes_name, moves_name)
+        )
+        rows = {n: ChangedRows.read(content) for n, content in changed.items() if content}
+        cells = {n: MovedRows.read(content) for n, content in moved.items() if content}
+        return Past(rows, cells) if updated else None
 
     @property
     def entry(self) -> Entry:
@@ -459,16 +468,21 @@ class Dataset:
             self._distributions,
             privacy_of=lambda level: self.privacy_of(level.on_lattice()),
         )
-        pooled = pooled.over_editions(self.looks(wanted))
+        pooled = pooled.over_editions(self.moving(wanted))
         return replace(pooled, changing=self._changing(wanted))
 
-    def looks(self, recipients: Collection[str]) -> dict[str, Looks]:
+    def moving(self, recipients: Collection[str]) -> dict[str, Moving]:
         """Return what the copies of recipients leave of each category that changed between them."""
-        noises = {name: self._noise_of_looks(name, recipients) for name in self._distributions}
+        held = [each.spec for each in self.holdings if each.recipient in recipients]
+        editions = [each.edition or 1 for each in held]
+        between = self.editions[min(editions, default=1) : max(editions, default=1)]
+        noise = min((each.level.noise for each in held), default=0.0)
         return {
-            n: Looks.of(self._distributions[n], noise)
-            for n, noise in noises.items()
-            if len(noise) > 1
+            name: Moving.of(
+                category, noise, alone=sum(moved_alone(each, name) for each in between) > MOVED
+            )
+            for name, category in self._distributions.items()
+            if any(each.changes and name in each.changes.moves for each in between)
         }
 
     @cached_property
@@ -478,27 +492,6 @@ class Dataset:
             "+".join(each.columns): CategoryDistribution(each.counts, each.base)
             for each in categories
         }
-
-    def _noise_of_looks(self, category: str, recipients: Collection[str]) -> list[float]:
-        """Return the least noise at which recipients hold each value of a row that changed.
-
-        A category may have changed in every edition that changed it in some row, or brought rows
-        back; copies from between two of these show one value.
-        """
-        [columns] = [e.columns for e in self.frozen.categories if "+".join(e.columns) == category]
-        moving = [
-            each.number
-            for each in self.editions
-            if (changes := each.changes)
-            and (changes.returned or any(name in changes.columns for name in columns))
-        ]
-        least = dict[int, float]()
-        for held in self.holdings:
-            if held.recipient in recipients:
-                place = bisect_right(moving, held.spec.edition or 1)
-                noise = held.spec.level.noise
-                least[place] = min(noise, least.get(place, noise))
-        return list(least.values())
 
     def _changing(self, recipients: Collection[str]) -> dict[str, float]:
         """Return what the copies of recipients hide of rows that changed in all editions."""
@@ -517,7 +510,7 @@ class Dataset:
 
     def _hidden_of_changing(self, copies: Iterable[tuple[int, float]]) -> dict[str, float]:
         """Return what copies, given by their edition and noise, hide of rows that changed."""
-        past = self._past(len(self.editions))
+        past = self.past(len(self.editions))
         if past is None:
             return {}
         rules = past.followed
@@ -543,7 +536,7 @@ class Dataset:
         key, rows = dataset_key(self._key, self.id), rows or self.portion()
         frozen, past = self.frozen, None
         if rows.batch is None:  # rows that have just come have not changed
-            past = self._past(rows.edition)
+            past = self.past(rows.edition)
         if past is not None:
             more = past.renewed(frozen.covariance + frozen.excess, rows.rows)
             frozen = replace(frozen, excess=frozen.excess + more)

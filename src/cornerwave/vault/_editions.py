@@ -46,7 +46,15 @@ from cornerwave.engines.differences import Differing, DifferingRows, RowWords, c
 from cornerwave.engines.sorted_keys import SortedKeys, check_once
 from cornerwave.errors import AlreadyRegistered, ColumnError, SourceChanged, SourceError, discreet
 from cornerwave.ledger import Key, Ledger, work_folder
-from cornerwave.noise import ChangedRows, Changes, changed_cells, returning_transitions, transitions
+from cornerwave.noise import (
+    ChangedRows,
+    Changes,
+    MovedCells,
+    changed_cells,
+    moves_key,
+    returning_transitions,
+    transitions,
+)
 from cornerwave.privacy import FirstRows, Unit, UnitRows
 from cornerwave.reuse import TableMarks, grown
 from cornerwave.sources import Progress, Source, silent
@@ -297,6 +305,11 @@ def changes_name(edition: int) -> str:
     return f"changes:{edition}"
 
 
+def moves_name(edition: int) -> str:
+    """Return what the rows in which an edition changed a category are called beside the chain."""
+    return f"moves:{edition}"
+
+
 def update_table(
     dataset: "Dataset",
     new: Any,
@@ -365,7 +378,11 @@ def update_table(
             changes=changed.counted(hides=hidden_after(frozen, rows.followed), moves=moves),
         )
         brought = Brought(surveyor, moved + newcomers, ranges, newcomers, accepted)
-        beside = {changes_name(edition.number): rows.to_bytes()}
+        moved_rows = changed.moves.rows(moves_key(changed.noise.noise, edition.number))
+        beside = {
+            changes_name(edition.number): rows.to_bytes(),
+            moves_name(edition.number): moved_rows.to_bytes(),
+        }
         return record_edition(dataset, edition, source, brought, keys, ledger, beside)
 
 
@@ -396,9 +413,15 @@ class _Changed:
     """What differs between two editions: counts, places, and what changed rows teach."""
 
     def __init__(self, dataset: "Dataset", secrets: RowSecrets, noise: NoiseSecrets) -> None:
-        self._frozen, self._secrets, self._noise = dataset.frozen, secrets, noise
+        self._frozen, self._secrets, self.noise = dataset.frozen, secrets, noise
         self.changes = Changes({})
-        self.moves = Moves(self._frozen.categories, self._frozen.schema.encoded)
+        past = dataset.past(len(dataset.editions))
+        self.moves = Moves(
+            self._frozen.categories,
+            self._frozen.schema.encoded,
+            secrets.texts,
+            MovedCells(past.moved if past else {}, noise.noise),
+        )
         self.came = self.went = self.changed = 0
         self.returned = np.empty(0, dtype=np.uint64)
         self._columns: Counter[str] = Counter()
@@ -411,15 +434,20 @@ class _Changed:
         self.came += len(differing.came)
         self.went += len(differing.went)
         self.changed += len(differing.new)
+        schema = self._frozen.schema
+        numbers = len(schema.perturbed)
+        came, went = differing.came, differing.went
+        self.moves.take_came(came.ids[:, 0], came.words[numbers:])
+        self.moves.take_went(went.ids[:, 0], went.words[numbers:])
         if not len(differing.new):
             return
-        schema = self._frozen.schema
         differ = np.count_nonzero(differing.old.words != differing.new.words, axis=1)
         self._columns.update(
             dict(zip((*schema.perturbed, *schema.encoded), differ.tolist(), strict=True))
         )
-        numbers = len(schema.perturbed)
-        self.moves.take(differing.old.words[numbers:], differing.new.words[numbers:])
+        self.moves.take(
+            differing.new.ids[:, 0], differing.old.words[numbers:], differing.new.words[numbers:]
+        )
         old, new = self._filled(differing.old), self._filled(differing.new)
         shown = np.isnan(old) & ~np.isnan(new)  # after a gap: what was before it is not known
         cells, back = changed_cells(old, new) | shown, np.logical_or.reduce(shown)
@@ -443,7 +471,7 @@ class _Changed:
         numbers = rows.numbers(len(self._frozen.schema.perturbed))
         frozen = self._frozen
         scaled = frozen.scaled(numbers, rank_draws(self._secrets, rows.ids))
-        return fill_missing(scaled, rows.ids, frozen.schema, frozen.draws, self._noise.missing)
+        return fill_missing(scaled, rows.ids, frozen.schema, frozen.draws, self.noise.missing)
 
     def rows(self) -> ChangedRows:
         """Return which rows changed, and the rules for their noise."""
