@@ -424,7 +424,7 @@ def check_rows(rows: int, schema: Schema) -> None:
         f"the table has {rows:,} rows, fewer than {SAFE_ROWS}: what is promised holds on average "
         "over rows, and an audit of so few sees only large faults. The choice "
         "few-rows accepts that",
-        stacklevel=4,
+        stacklevel=5,
     )
 
 
