@@ -1,5 +1,6 @@
 """Fixtures that more than one module of tests uses."""
 
+import os
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,6 +14,9 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from hypothesis import settings
+
+# Tests run side by side: threads of one estimator would wait for each other, busily.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from cornerwave import columns
 from cornerwave.choices import Choices

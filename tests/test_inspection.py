@@ -7,7 +7,6 @@ import pytest
 
 from cornerwave.errors import ColumnError
 from cornerwave.inspection import Inspection, draft, inspect
-from cornerwave.inspection._disclosure import Disclosure
 from cornerwave.sources import open_source, open_to_inspect
 from tests.tables import STRANGE_NAMES
 
@@ -24,7 +23,7 @@ def look(columns):
 
 
 def drafted(reports):
-    return draft(Inspection(tuple(reports), Disclosure()))
+    return draft(Inspection(tuple(reports)))
 
 
 def warnings_of(values, **others):
@@ -106,9 +105,8 @@ def test_what_cannot_be_perturbed_is_said():
 def test_a_long_table_is_counted_through_some_of_its_values_without_false_alarms(
     at_a_time, monkeypatch
 ):
-    monkeypatch.setattr("cornerwave.columns._categories.MOST_VALUES", 200)
     monkeypatch.setattr("cornerwave.inspection._columns.MOST_CATEGORIES", 200)
-    at_a_time(INSPECTED_ROWS=1000)
+    at_a_time(INSPECTED_ROWS=1000, FOLLOWED_VALUES=200)
     rows = 10_000
     columns = {
         "twice": pa.array(np.arange(rows) % (rows // 2)),

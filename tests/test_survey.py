@@ -207,11 +207,16 @@ def test_any_partition_in_any_order_gives_the_same_bits(rows, cuts, random):
         assert one.identity() == two.identity()
 
 
-@pytest.mark.parametrize("cuts", [[4000], [1, 300, 301, 900, 5000], [4000, 4500]])
-def test_what_is_known_already_may_be_left_out(monkeypatch, cuts):
-    """Rows surveyed beside those before them add up to the same, and keep less by themselves."""
+@pytest.fixture
+def _few_are_sampled(monkeypatch):
     monkeypatch.setattr("cornerwave.spine.survey.SAMPLE_ROWS", 200)
     monkeypatch.setattr(Surveyor, "joint_rows", 300)
+
+
+@pytest.mark.usefixtures("_few_are_sampled")
+@pytest.mark.parametrize("cuts", [[4000], [1, 300, 301, 900, 5000], [4000, 4500]])
+def test_what_is_known_already_may_be_left_out(cuts):
+    """Rows surveyed beside those before them add up to the same, and keep less by themselves."""
     table = mixed(6000)
     surveyor = surveyor_of(table, **CHOICES)
     ids = row_ids(0, table, surveyor.schema, surveyor.secrets)
@@ -233,10 +238,9 @@ def test_what_is_known_already_may_be_left_out(monkeypatch, cuts):
     assert not same_bits(beside[-1].marks, plain[-1].marks)
 
 
-def test_a_known_number_of_rows_only_leaves_out_what_does_not_matter(monkeypatch):
+@pytest.mark.usefixtures("_few_are_sampled")
+def test_a_known_number_of_rows_only_leaves_out_what_does_not_matter():
     """Samples are the same to the bit, and never much larger than they will be."""
-    monkeypatch.setattr("cornerwave.spine.survey.SAMPLE_ROWS", 200)
-    monkeypatch.setattr(Surveyor, "joint_rows", 300)
     table = mixed(6000)
     surveyor = surveyor_of(table, **CHOICES)
     ids = row_ids(0, table, surveyor.schema, surveyor.secrets)

@@ -31,6 +31,15 @@ BATCH_ROWS = 1 << 16
 INSPECTED_ROWS = 1 << 17
 """Rows that a first look takes at a time."""
 
+FOLLOWED_VALUES = 1 << 16
+"""Values of a column that a first look follows through all rows; of more, a sample of them."""
+
+KEPT_CODES = 1 << 23
+"""Cells of categories that an audit keeps of all tables together."""
+
+STATEMENT_NAMES = 5_000
+"""Names in a statement of the ledger: SQLite takes 32,766 parameters, PostgreSQL 65,535."""
+
 CSV_BLOCK = 1 << 21
 """Bytes of text in a batch, and so the longest record; Arrow reads some 40 batches ahead."""
 

@@ -8,7 +8,7 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as papq
 import pytest
 
-from cornerwave.audit import ALPHA, _guesses, as_json, audit, verdict
+from cornerwave.audit import ALPHA, as_json, audit, verdict
 from cornerwave.errors import SourceError
 from tests.audit import schemes
 from tests.audit.releases import binomial_limit
@@ -152,8 +152,8 @@ def test_a_constant_category_and_an_identifier_are_named():
     assert list(found.untested) == ["id"]
 
 
-def test_rows_are_thinned_evenly_and_all_are_counted(monkeypatch):
-    monkeypatch.setattr(_guesses, "KEPT_CODES", 4 * 5000)
+def test_rows_are_thinned_evenly_and_all_are_counted(at_a_time):
+    at_a_time(KEPT_CODES=4 * 5000)
     found = judged(ours, 2)
     [category] = found.categories.judged
     assert found.categories.kept == category.codes.shape[1] == 5000

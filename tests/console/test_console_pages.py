@@ -336,14 +336,14 @@ def test_a_report_that_cannot_be_kept_is_refused_in_words(
     world: World, owner: TestClient, monkeypatch
 ):
     released(world)
-    address, true = f"/console/datasets/{world.people.id}/report", Path.write_text
+    address = f"/console/datasets/{world.people.id}/report"
 
     def full(path, *given, **named):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(Path, "write_text", full)
-    assert "No space left on device" in text_of(owner.get(address))
-    monkeypatch.setattr(Path, "write_text", true)
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_text", full)
+        assert "No space left on device" in text_of(owner.get(address))
     assert owner.get(address).status_code == 200  # the control
 
 

@@ -5,7 +5,6 @@ import pyarrow as pa
 import pytest
 
 from cornerwave.columns import Distinct, Encoded
-from cornerwave.columns import _categories as distinct
 
 
 def texts(values):
@@ -30,8 +29,8 @@ def test_few_values_are_counted_exactly(kind, parts):
 
 
 @pytest.mark.parametrize("times", [1, 2])
-def test_many_values_are_followed_in_part_through_all_their_rows(monkeypatch, times):
-    monkeypatch.setattr(distinct, "MOST_VALUES", 1000)
+def test_many_values_are_followed_in_part_through_all_their_rows(at_a_time, times):
+    at_a_time(FOLLOWED_VALUES=1000)
     found = Distinct()
     values = np.tile(np.arange(100_000.0), times)
     for part in np.array_split(values, 7):
@@ -42,8 +41,8 @@ def test_many_values_are_followed_in_part_through_all_their_rows(monkeypatch, ti
     assert found.held_by_fewer_than(2) == (found.number if times == 1 else 0)
 
 
-def test_memory_stays_small(monkeypatch):
-    monkeypatch.setattr(distinct, "MOST_VALUES", 64)
+def test_memory_stays_small(at_a_time):
+    at_a_time(FOLLOWED_VALUES=64)
     found = Distinct()
     for start in range(0, 10_000, 100):
         found.add_encoded(texts([f"v{i}" for i in range(start, start + 100)]))

@@ -71,8 +71,8 @@ class TestHoldings:
         assert [h.spec for h in ledger.held(one, "ann")] == [at(1)]
         assert [h.spec for h in ledger.holdings(two)] == [at(2)]
 
-    def test_more_recipients_than_one_query_takes(self, ledger, dataset, monkeypatch):
-        monkeypatch.setattr("cornerwave.ledger._chains._PARAMETERS", 3)
+    def test_more_recipients_than_one_query_takes(self, ledger, dataset, at_a_time):
+        at_a_time(STATEMENT_NAMES=3)
         copies = [(f"r{n}", at(n)) for n in range(1, 11)]
         ledger.hold(dataset, copies)
         ledger.hold(dataset, [*copies, ("last", at(1))])

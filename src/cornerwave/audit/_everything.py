@@ -12,11 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from cornerwave import sizes
 from cornerwave.arrays import Floats, Ints
 from cornerwave.audit._alignment import BLOCK_ROWS, Aligned
 from cornerwave.audit._apart import ApartEvidence
 from cornerwave.audit._category_checks import CategoryEvidence
-from cornerwave.audit._guesses import KEPT_CODES, CategoriesRead
+from cornerwave.audit._guesses import CategoriesRead
 from cornerwave.audit._numbers import NumbersRead
 from cornerwave.audit._whole import MOST_WHOLE_ROWS, ShownCategories, ShownNumbers, WholeEvidence
 from cornerwave.choices import CATEGORY, KEEP_ORDER, PERTURBED, SHUFFLE
@@ -45,7 +46,7 @@ def with_strips(evidence: WholeEvidence, aligned: Aligned, rows: int) -> WholeEv
     names = list(_fine(evidence))[:MOST_COLUMNS] if evidence.sampled else []
     if not names:
         return evidence
-    room = KEPT_CODES // ((1 + len(aligned.copies)) * max(len(aligned.categories), 1))
+    room = sizes.KEPT_CODES // ((1 + len(aligned.copies)) * max(len(aligned.categories), 1))
     # rows of each column's strips, within memory
     each = min(MOST_WHOLE_ROWS, room // len(names))
     strips = {name: _rows_of(aligned, name, evidence.places, rows, each) for name in names}

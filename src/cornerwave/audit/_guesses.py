@@ -26,6 +26,7 @@ from typing import Any
 
 import numpy as np
 
+from cornerwave import sizes
 from cornerwave.arrays import Codes, Flags, Floats, Ints
 from cornerwave.audit._alignment import Aligned, AlignedCategories
 from cornerwave.audit._chance import z_limit
@@ -37,9 +38,6 @@ from cornerwave.levels import retention
 from cornerwave.passes import Adding, Bounded
 from cornerwave.privacy import CategoryDistribution, guess
 from cornerwave.sources import Progress, silent
-
-KEPT_CODES = 1 << 23
-"""Cells of categories that are kept of all tables together."""
 
 ABSENT = -1
 """The code of a cell that is missing in the source and in every copy: nothing is hidden there."""
@@ -220,7 +218,7 @@ class CategoriesPass(Adding[AlignedCategories, CategoriesRead]):
 
     def nothing(self) -> CategoriesRead:
         """Return the categories of no rows."""
-        room = max(KEPT_CODES // ((1 + self.copies) * len(self.groups)), 1)
+        room = max(sizes.KEPT_CODES // ((1 + self.copies) * len(self.groups)), 1)
         return CategoriesRead(self.groups, (Numbering(),) * len(self.groups), Kept(room))
 
     def of(self, block: AlignedCategories, known: CategoriesRead) -> CategoriesRead:

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cornerwave import _core
+from cornerwave import _core, sizes
 from cornerwave.arrays import Codes, Flags, Floats, Ints, Words, places_among
 from cornerwave.choices import UNIFORM
 from cornerwave.columns._encoded import (
@@ -396,13 +396,12 @@ def _choices(names: tuple[str, ...]) -> tuple[str, ...]:
 # --------------------------------------------------------------------------------------------------
 # How many different values a column has, and how many rows hold each, in little memory.
 #
-# Values are known by a hash. Up to `MOST_VALUES` of them are all followed, and every
+# Values are known by a hash. Up to `FOLLOWED_VALUES` of them are all followed, and every
 # count is exact. Beyond that every second, fourth, eighth... value is followed, chosen
 # by its hash, through all of its rows: a sample of values, not of rows, so that one
 # which occurs twice is never taken for one that occurs once.
 
 
-MOST_VALUES = MOST_CATEGORIES
 _ANY_KEY = bytes(16)
 
 
@@ -449,7 +448,7 @@ class Distinct:
         weights = np.concatenate([self._counts, counts[mine]])
         self._hashes, places = np.unique(both, return_inverse=True)
         self._counts = _sums(places, weights, len(self._hashes))
-        while self.followed > MOST_VALUES:
+        while self.followed > sizes.FOLLOWED_VALUES:
             self.share *= 2
             stay = self._hashes % np.uint64(self.share) == 0
             self._hashes, self._counts = self._hashes[stay], self._counts[stay]

@@ -12,7 +12,7 @@ Names and counts are shown, never a value.
     _draft      the text; risks, each with a number
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from cornerwave import sizes
 from cornerwave.columns import SAFE_ROWS
@@ -44,7 +44,7 @@ class Inspection:
     """What was found in each column, what columns reveal of each other, and what to beware of."""
 
     columns: tuple[ColumnReport, ...]
-    disclosure: Disclosure
+    disclosure: Disclosure = field(default_factory=Disclosure)
     warnings: tuple[str, ...] = ()
     units: tuple[Unit, ...] = ()
     asks: frozenset[str] = frozenset()

@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NotRequired, TypedDict
 
+from cornerwave import sizes
 from cornerwave.columns import listed
 from cornerwave.errors import AlreadyRegistered, LedgerDamaged, NoSuchDataset, VaultError
 from cornerwave.ledger._chain import Chain, Draft, Line, attached, detach
@@ -23,7 +24,6 @@ HOLDING, UNREGISTERED, RENAMED, MOVED, EDITION = (
     "edition",
 )
 MARKS = "marks"
-_PARAMETERS = 5_000  # SQLite takes 32,766 in a statement, PostgreSQL 65,535
 # Each line, and the mac of the one before it.
 _LINES = (
     f"SELECT {', '.join(f'line.{name}' for name in LINE.columns)}, previous.mac "
@@ -183,7 +183,8 @@ class Chains:
         Without recipients, return the lines of none: all that are not holdings.
         """
         names, lines = sorted(recipients or ()), []
-        some = [names[i : i + _PARAMETERS] for i in range(0, len(names), _PARAMETERS)]
+        most = sizes.STATEMENT_NAMES
+        some = [names[i : i + most] for i in range(0, len(names), most)]
         of_some = [among({"line.recipient": few}) for few in some]
         for where, *few in [["line.recipient IS NULL"]] if recipients is None else of_some:
             for *fields, before in self.connection.run(f"{_LINES} {where}", chain.id, *few):
