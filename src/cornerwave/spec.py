@@ -130,9 +130,11 @@ class ColumnMetadata:
 
     `hidden` is the share of its variance that the copy hides. A number was perturbed on the scale
     `transform`, on ranks with `scores` of the values `knots`; `excess` is by how much its noise
-    exceeds the covariances, for a unit of noise. A category that was not retained was drawn from
-    `base`, over `categories` values, `together` with other columns. `marks` are what is missing in
-    the source, `source` its name there, `about` a sentence for readers.
+    exceeds the covariances, for a unit of noise, and `noise_with` the covariance of its noise with
+    that of columns of linked tables, called TABLE.COLUMN as there, in rows joined by their person.
+    A category that was not retained was drawn from `base`, over `categories` values, `together`
+    with other columns. `marks` are what is missing in the source, `source` its name there, `about`
+    a sentence for readers.
     """
 
     role: str | None = stated(OneOf(*_ROLES))
@@ -149,6 +151,9 @@ class ColumnMetadata:
     )
     excess: Mapping[str, float] | None = stated(
         OrNull(TableOf(_FINITE, "a number for each column")), always_of=(PERTURBED,)
+    )
+    noise_with: Mapping[str, float] | None = stated(
+        OrNull(TableOf(_FINITE, "a number for each column of linked tables"))
     )
     rounded: float | None = stated(
         OrNull(Number(_FINEST, _COARSEST, "a step from 1e-100 to 1e100")), always_of=(PERTURBED,)
@@ -177,7 +182,8 @@ class CopyMetadata:
     `privacy` is the share of the variance of every column that the whole copy hides, `retention`
     the share of the cells of a category that were retained; `missing` are marks of the source,
     `unit` is its column whose values the rows of one person share, whether copies show it or not,
-    `time` the one that states when a person's rows were, if noise is a curve in it.
+    `time` the one that states when a person's rows were, if noise is a curve in it. A copy of a
+    linked table states its `family`, the id that copies of all its `tables` have, and its `table`.
     A file of estimates is not a copy: it states the `estimate` that they were made by, alone.
     """
 
@@ -192,6 +198,9 @@ class CopyMetadata:
     noise_format: int | None = stated(Whole("the number of a format", 1))
     unit: str | None = stated(_NAME)
     time: str | None = stated(_NAME)
+    family: str | None = stated(Text())
+    table: str | None = stated(Text("the name of a table"))
+    tables: tuple[str, ...] | None = stated(ListOf(Text(), "a list of tables"))
     missing: tuple[str, ...] | None = stated(_MARKS)
     estimate: str | None = stated(Text())
     columns: Mapping[str, ColumnMetadata] = field(default_factory=dict)

@@ -7,6 +7,7 @@
     Estimate, Estimates a value, or an array of them, with standard errors
     Regression          coefficients and fit of a linear regression
     Distribution        the reconstructed histogram of a numeric column
+    LinkedCopy          copies of linked tables: one of them, or two joined by person (JoinedCopy)
     open_copy, fetch, Profile    a copy from a service, with the profile file that its owner gave
     number_blocks, code_blocks, find_labels    the blocks and category labels of any source
 
@@ -17,6 +18,8 @@ from cornerwave.miner._copy import Copy
 from cornerwave.miner._distribution import Distribution
 from cornerwave.miner._estimates import Estimate, Estimates, code_blocks, find_labels, number_blocks
 from cornerwave.miner._fetch import Profile, fetch, open_copy
+from cornerwave.miner._joined import JoinedCopy
+from cornerwave.miner._linked_tables import LinkedCopy
 from cornerwave.miner._metadata import LOG1P, RANK, CopyColumn
 from cornerwave.miner._regression import Regression
 
@@ -28,6 +31,8 @@ __all__ = [
     "Distribution",
     "Estimate",
     "Estimates",
+    "JoinedCopy",
+    "LinkedCopy",
     "Profile",
     "Regression",
     "code_blocks",

@@ -230,9 +230,10 @@ class Copy:
         predictors = [self._column(name) for name in on]
         warn_of_bias(predictors)
         labels = find_labels(self.source, [c for c in predictors if not c.is_number])
-        features = _regression.design([*predictors, outcome], labels)
 
         def fit(copy: Copy, of: Of) -> Regression:
+            columns = [copy.columns[each.name] for each in (*predictors, outcome)]
+            features = _regression.design(columns, labels)
             return _regression.regress(
                 lambda: _regression.feature_blocks(copy.source, features, labels), features, of
             )

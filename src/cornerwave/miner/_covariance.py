@@ -175,9 +175,16 @@ def gather(blocks: Iterable[Floats], names: Sequence[str]) -> Moments:
 
 
 def growth(columns: Sequence[CopyColumn]) -> Floats:
-    """Return the factor (N x N) by which noise increased each covariance."""
+    """Return the factor (N x N) by which noise increased each covariance.
+
+    It is 1 where the covariance of the noise is known, and taken out before.
+    """
     noise = np.array([column.noise for column in columns])
-    return np.where(np.outer(noise > 0, noise > 0), 1.0 + noise.max(initial=0.0), 1.0)
+    known = [[b.name in a.noise_with for b in columns] for a in columns]
+    shaped = np.outer(noise > 0, noise > 0) & ~np.array(known, dtype=np.bool_).reshape(
+        len(columns), len(columns)
+    )
+    return np.where(shaped, 1.0 + noise.max(initial=0.0), 1.0)
 
 
 def undo(covariance: Floats, columns: Sequence[CopyColumn]) -> Floats:
@@ -287,12 +294,19 @@ def original_variance(copy: float, noise: float, step: float) -> float:
 def unrounded(covariance: Floats, columns: Sequence[CopyColumn]) -> Floats:
     """Return the copy's covariance (N x N) as noise of exactly the table's shape would make it.
 
-    Takes out rounding, and the excess that noise has where the table misses values.
+    Takes out rounding, the excess that noise has where the table misses values, and all noise
+    whose covariance is known.
     """
-    excess = [[a.noise * a.excess.get(b.name, 0.0) for b in columns] for a in columns]
-    before: Floats = covariance - np.array(excess, dtype=np.float64).reshape(covariance.shape)
+    more = [
+        [a.noise * a.noise_with.get(b.name, a.excess.get(b.name, 0.0)) for b in columns]
+        for a in columns
+    ]
+    before: Floats = covariance - np.array(more, dtype=np.float64).reshape(covariance.shape)
     for i, column in enumerate(columns):
-        if column.step:
+        if column.step and column.name in column.noise_with:
+            added = math.sqrt(max(more[i][i], 0.0))
+            before[i, i] = covariance[i, i] - rounded_variance(added, column.step)
+        elif column.step:
             K = original_variance(float(before[i, i]), column.noise, column.step)
             before[i, i] = (1 + column.noise) * K
     return before

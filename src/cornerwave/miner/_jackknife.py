@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from cornerwave.arrays import Floats, Ints
+from cornerwave.arrays import Flags, Floats, Ints
 from cornerwave.errors import ColumnError
 from cornerwave.miner._estimates import Estimates
 from cornerwave.sources import Source
@@ -53,29 +53,34 @@ class PersonGroups:
             raise ColumnError(f"{unit!r}: all rows belong together, so nothing can be estimated")
         random = np.random.default_rng(persons)
         dealt = random.permutation(persons) % count
-        return cls(_held(source), dealt[codes], random.permutation(len(codes)) % count, count)
+        return cls(held(source), dealt[codes], random.permutation(len(codes)) % count, count)
 
     def without(self, group: int, groups: Ints) -> Source:
         """Return the copy without the rows of one of some groups."""
-
-        def read(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-            start = 0
-            for batch in self.source.open(columns):
-                end = start + batch.num_rows
-                yield batch.filter(pa.array(groups[start:end] != group))
-                start = end
-
-        return replace(self.source, open=read, parts=(), rows=None)
+        return without_rows(self.source, groups == group)
 
 
-def _held(source: Source) -> Source:
+def without_rows(source: Source, left_out: Flags) -> Source:
+    """Return a source without some of its rows."""
+
+    def read(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        start = 0
+        for batch in source.open(columns):
+            end = start + batch.num_rows
+            yield batch.filter(pa.array(~left_out[start:end]))
+            start = end
+
+    return replace(source, open=read, parts=(), rows=None)
+
+
+def held(source: Source) -> Source:
     """Return a source that holds what was read, if that is not too much."""
-    held: dict[tuple[str, ...], list[pa.RecordBatch]] = {}
+    known: dict[tuple[str, ...], list[pa.RecordBatch]] = {}
 
     def read(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         asked = tuple(columns)
-        if asked in held:
-            yield from held[asked]
+        if asked in known:
+            yield from known[asked]
             return
         kept: list[pa.RecordBatch] | None = []
         cells = 0
@@ -84,7 +89,7 @@ def _held(source: Source) -> Source:
             kept = None if kept is None or cells > HELD_CELLS else [*kept, batch]
             yield batch
         if kept is not None:
-            held[asked] = kept
+            known[asked] = kept
 
     return replace(source, open=read, parts=())
 
@@ -103,7 +108,10 @@ def by_person(
     """
     of_persons, of_rows = (
         np.stack(
-            [_beside(asked, estimate(groups.without(g, by)), absent) for g in range(groups.count)]
+            [
+                labelled_alike(asked, estimate(groups.without(g, by)), absent)
+                for g in range(groups.count)
+            ]
         ).var(axis=0)
         for by in (groups.persons, groups.rows)
     )
@@ -111,7 +119,7 @@ def by_person(
     return replace(asked, standard_error=asked.standard_error * np.sqrt(ratio))
 
 
-def _beside(whole: Estimates, part: Estimates, absent: float | None) -> Floats:
+def labelled_alike(whole: Estimates, part: Estimates, absent: float | None) -> Floats:
     """Return the values of a part in the places that their labels have in the whole."""
     if part.labels == whole.labels:
         return part.value

@@ -40,6 +40,8 @@ class CopyColumn:
     values. Columns in `together` are one category whose values are their combinations.
     `excess` is by how much the noise exceeds the table's covariances, per unit of noise,
     `scores` the number of scores of a column that was perturbed on ranks, `knots` their values.
+    `noise_with` is the covariance of its noise with that of columns, where it is not a multiple of
+    the table's: in a copy joined from several.
     """
 
     name: str
@@ -54,6 +56,7 @@ class CopyColumn:
     clipped: bool = False
     hides_missing: bool = False
     excess: Mapping[str, float] = field(default_factory=dict)
+    noise_with: Mapping[str, float] = field(default_factory=dict)
     scores: int = KNOTS
     knots: tuple[float, ...] = ()
 

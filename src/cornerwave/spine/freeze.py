@@ -105,6 +105,8 @@ class Frozen:
     """How many persons there are, and how many rows each, if the table has a unit."""
     family: TableFamily | None = None
     """The tables that it is linked with, if it is one of several."""
+    noise_with: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """By column, the covariance of its noise with that of columns of linked tables."""
     joint: JointShares = field(default_factory=lambda: JointShares({}))
     """What an adversary who knows how rows are distributed leaves of each column."""
     noise_format: int = NOISE_FORMAT
@@ -153,6 +155,7 @@ class Frozen:
         """
         kept = self._kept()
         kept.pop("people", None)
+        kept.pop("noise_with", None)
         del kept["hidden"], kept["joint"], kept["reading"]
         del kept["independent_rows"], kept["few_rows"]
         kept["types"] = [[part.name, type_name(part.type)] for part in self.source_types]
@@ -196,6 +199,7 @@ class Frozen:
             **({} if self.persons is None else {"persons": self.persons.to_json()}),
             **({} if self.people is None else {"people": asdict(self.people)}),
             **({} if self.family is None else {"family": asdict(self.family)}),
+            **({"noise_with": self.noise_with} if self.noise_with else {}),
             "joint": dict(self.joint.shares),
             "reading": self.reading and self.reading.to_json(),
         }
@@ -236,6 +240,7 @@ class Frozen:
             persons=PersonNoise.from_json(kept["persons"]) if "persons" in kept else None,
             people=PersonCounts(**kept["people"]) if "people" in kept else None,
             family=_family(kept["family"]) if "family" in kept else None,
+            noise_with=kept.get("noise_with", {}),
             joint=JointShares({name: tuple(own) for name, own in kept["joint"].items()}),
             noise_format=kept["noise_format"],
             reading=kept["reading"] and ReadingSettings.from_json(kept["reading"]),
@@ -350,6 +355,7 @@ def freeze(
         ),
         persons=persons,
         people=PersonCounts.of(surveyor, survey),
+        noise_with=linked.noise_with if linked else {},
     )
 
 

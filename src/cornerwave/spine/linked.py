@@ -14,7 +14,7 @@ patient's row is hidden as the row itself is.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -24,6 +24,10 @@ from cornerwave.noise import PersonNoise, covering, divided, factor, hat_matrix,
 from cornerwave.privacy import Beside
 from cornerwave.spine.person_curves import RIDGE, in_few_paths, less_time, mean_noise, rounded
 from cornerwave.spine.person_sample import PersonSample, with_means
+
+STATED = 1e-4
+"""Covariances of noise across tables are stated in steps of this share of the deviations: a
+correlation of the original changes by at most half of it, for a unit of noise."""
 
 
 @dataclass(frozen=True)
@@ -112,12 +116,14 @@ class Linked:
     """What a table has of the others that it is linked with.
 
     `noise` is its own, with the persons' part of all tables, `grid` that of the columns that are
-    the same in several. `beside` is what copies of the others show of sampled persons.
+    the same in several. `beside` is what copies of the others show of sampled persons, and
+    `noise_with` what `noise_with_others` gives.
     """
 
     noise: PersonNoise
     grid: Mapping[str, float]
     beside: tuple[Beside, ...] = ()
+    noise_with: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
 
 def shared_grid(tables: Iterable[TableOfPersons]) -> dict[str, float]:
@@ -139,6 +145,41 @@ def linked_noise(tables: Mapping[str, TableOfPersons]) -> dict[str, PersonNoise]
     held = np.sqrt(np.maximum((loadings**2).sum(axis=1), 1e-300))
     loadings *= (np.sqrt(np.maximum(np.diag(M), 0.0)) / held)[:, None]
     return {name: _with_person(each, loadings[at[name]]) for name, each in tables.items()}
+
+
+def noise_with_others(
+    tables: Mapping[str, TableOfPersons], noise: Mapping[str, PersonNoise]
+) -> dict[str, dict[str, dict[str, float]]]:
+    """Return N, the covariances of a table's noise with that of tables with a row for each person.
+
+    By table and column, with columns called TABLE.COLUMN, for v = 1, over rows i of the table, each
+    with the row j that its person has in the other: N = mean of Phi_i L_s L_t' Phi_j'. Rounded to
+    STATED of the deviations: copies state it, and it is not an exact figure of the sampled persons.
+    """
+    parents = [name for name, each in tables.items() if (each.sample.counts == 1).all()]
+    found: dict[str, dict[str, dict[str, float]]] = {}
+    for name, one in tables.items():
+        found[name] = {column: {} for column in one.names}
+        for parent in parents:
+            if parent == name:
+                continue
+            N = _joined_noise(one, tables[parent], noise[name], noise[parent])
+            called = [f"{parent}.{column}" for column in tables[parent].names]
+            for column, row in zip(one.names, N.tolist(), strict=True):
+                found[name][column].update(zip(called, row, strict=True))
+    return found
+
+
+def _joined_noise(
+    one: TableOfPersons, parent: TableOfPersons, noise: PersonNoise, other: PersonNoise
+) -> Floats:
+    """Return N of two tables (columns of one, columns of the parent)."""
+    _, a, b = np.intersect1d(one.persons, parent.persons, return_indices=True)
+    rows = np.add.reduceat(one.phi, one.sample.starts, axis=0)[a]
+    weights = rows.T @ parent.phi[parent.sample.starts[b]] / max(float(rows.sum()), 1.0)
+    N = np.einsum("jk,jnq,kpq->np", weights, noise.person, other.person, optimize=True)
+    step = STATED * np.sqrt(np.outer(np.diag(noise.shape), np.diag(other.shape)))
+    return np.asarray(np.rint(N / np.maximum(step, 1e-300)) * step)
 
 
 def _levels(tables: Mapping[str, TableOfPersons]) -> dict[str, Ints]:

@@ -183,7 +183,7 @@ class Recipe:
 
     def metadata(self, wanted: CopySpec) -> CopyMetadata:
         """Return what a copy states about itself; nothing in it comes from single rows."""
-        level, reading = wanted.level, self.frozen.reading
+        level, reading, family = wanted.level, self.frozen.reading, self.frozen.family
         return CopyMetadata(
             dataset=self.dataset,
             noise=level.noise,
@@ -196,6 +196,9 @@ class Recipe:
             noise_format=self.frozen.noise_format,
             unit=self.frozen.schema.unit,
             time=self.frozen.schema.time,
+            family=family.id if family else None,
+            table=family.table if family else None,
+            tables=family.tables if family else None,
             missing=(reading.missing if reading else None) or None,
             columns={
                 wanted.finish.name_of(column.name): describe(column, self.frozen, wanted)
@@ -413,6 +416,7 @@ def _describe_number(
         scores=len(knots) or None,
         knots=knots or None,
         excess=_excess(place, frozen, finish),
+        noise_with=frozen.noise_with.get(column.name) or None,
         missing="hidden" if column.hide_missing else "shown",
         rounded=limits.rounded,
         clipped=limits.clipped,

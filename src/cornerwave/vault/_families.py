@@ -20,7 +20,13 @@ from cornerwave.levels import LINEAR, Level, Privacy, asked_for
 from cornerwave.reuse import TableMarks, repeated
 from cornerwave.sources import Place, Progress, Source, silent
 from cornerwave.spine.freeze import Frozen, persons_of, rows_beside
-from cornerwave.spine.linked import Linked, TableOfPersons, linked_noise, shared_grid
+from cornerwave.spine.linked import (
+    Linked,
+    TableOfPersons,
+    linked_noise,
+    noise_with_others,
+    shared_grid,
+)
 from cornerwave.vault._dataset import Dataset, check_name
 from cornerwave.vault._linked_copies import write_linked
 from cornerwave.vault._release import Release
@@ -155,6 +161,7 @@ def _frozen(
 ) -> dict[str, Frozen]:
     """Fix all tables, with the noise of persons that they share."""
     noise, grid = linked_noise(persons), shared_grid(persons.values())
+    noise_with = noise_with_others(persons, noise)
     rows = {
         table: rows_beside(each.surveyor, each.surveyed, each.rows.schema, noise[table])
         for table, each in tables.items()
@@ -163,7 +170,7 @@ def _frozen(
     for table, each in tables.items():
         known = grid.keys() & set(persons[table].names)
         others = tuple(own.for_others(known) for name, own in rows.items() if name != table)
-        found[table] = each.frozen(Linked(noise[table], grid, others))
+        found[table] = each.frozen(Linked(noise[table], grid, others, noise_with[table]))
     return found
 
 

@@ -3,8 +3,10 @@
 All tables are made in a hidden folder beside the place; then the ledger states who holds each of
 them, and then the folder, or the one file that was made of it, is moved to its place. In PostgreSQL
 all tables are made in one transaction, which ends after the ledger's lines.
+What a copy states about itself is inside its file, beside a CSV file, or the comment of a table.
 """
 
+import json
 import os
 import shutil
 import zipfile
@@ -14,8 +16,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from cornerwave.errors import ExtraMissing, OutputError, OutputExists, discreet
-from cornerwave.outputs import SharedSession, check_parent, hidden_beside, sync_directory
-from cornerwave.sources import Address, DatabaseAddress, Place, Progress, place_of, silent
+from cornerwave.outputs import (
+    SharedSession,
+    check_parent,
+    hidden_beside,
+    read_metadata,
+    sync_directory,
+)
+from cornerwave.sources import Address, DatabaseAddress, Place, Progress, place_of, quoted, silent
 from cornerwave.vault._release import Release, made_at, make_all
 
 FORMATS = ("parquet", "csv", "csv.gz", "arrow")
@@ -114,7 +122,12 @@ def _in_duckdb(folder: Path, tables: list[str]) -> Path:
     made = folder / "copy.duckdb"
     with duckdb.connect(str(made)) as connection:
         for table in tables:
-            connection.read_parquet(str(folder / f"{table}.parquet")).create(table)
+            path = folder / f"{table}.parquet"
+            connection.read_parquet(str(path)).create(table)
+            stated = read_metadata(path)
+            assert stated is not None
+            comment = json.dumps({"cornerwave": stated.to_json()}).replace("'", "''")
+            connection.execute(f"COMMENT ON TABLE {quoted(table)} IS '{comment}'")
     return made
 
 

@@ -1,0 +1,204 @@
+"""Copies of linked tables: what they state, and what a recipient computes from two of them."""
+
+import json
+import shutil
+import zipfile
+from dataclasses import replace
+from statistics import NormalDist
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+
+from cornerwave.errors import ColumnError, SourceError
+from cornerwave.miner import Copy, LinkedCopy
+from cornerwave.outputs import read_metadata
+from cornerwave.vault import Vault
+
+PERSONS = 1200
+ALPHA = 1e-6
+
+
+def clinic(persons=PERSONS, seed=1):
+    """Patients and their visits: those far from the mean have more of them."""
+    rng = np.random.default_rng(seed)
+    a = rng.normal(size=persons)
+    visits = 1 + rng.poisson(np.minimum(2 + 3 * a**2, 20))
+    patients = pd.DataFrame(
+        {
+            "patient": [f"P{i:05d}" for i in range(persons)],
+            "height": np.round(170 + 9 * rng.normal(size=persons), 1),
+            "risk": np.round(50 + 10 * a, 3),
+            "sex": rng.choice(["f", "m"], persons),
+        }
+    )
+    who = np.repeat(np.arange(persons), visits)
+    rows = len(who)
+    made = pd.DataFrame(
+        {
+            "visit": np.arange(rows),
+            "patient": patients.patient.to_numpy()[who],
+            "day": np.concatenate([np.sort(rng.uniform(0, 1000, k)) for k in visits]).round(1),
+            "cost": np.round(100 + 20 * (0.8 * a[who] + 0.6 * rng.normal(size=rows)), 2),
+            "height": patients.height.to_numpy()[who],
+            "diag": np.where(
+                rng.random(rows) < 0.6, patients.sex.to_numpy()[who], rng.choice(list("fmx"), rows)
+            ),
+        }
+    )
+    return tuple(
+        each.sample(frac=1, random_state=1).reset_index(drop=True) for each in (patients, made)
+    )
+
+
+@pytest.fixture(scope="module", params=["without time", "with time"])
+def world(request, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("clinic")
+    patients, visits = clinic()
+    chosen = {"time": "day"} if request.param == "with time" else {"drop": ["day"]}
+    vault = Vault.create(folder / "vault")
+    dataset = vault.register_linked(
+        "clinic", {"patients": patients, "visits": visits}, unit="patient", key="visit", **chosen
+    )
+    release = dataset.release(to="partner", privacy=0.5)
+    for name in ("copy", "copy.zip", "copy.duckdb"):
+        release.write(folder / name)
+    return folder, patients, visits, dataset
+
+
+def test_a_copy_states_its_family(world):
+    folder, _, _, dataset = world
+    stated = {t: read_metadata(folder / "copy" / f"{t}.parquet") for t in dataset}
+    family = dataset["visits"].frozen.family
+    for table, each in stated.items():
+        assert (each.family, each.table) == (family.id, table)
+        assert each.tables == ("patients", "visits")
+    assert set(stated["visits"].column("cost").noise_with) == {"patients.height", "patients.risk"}
+    assert not stated["patients"].column("risk").noise_with  # visits have several rows of a person
+
+
+def test_a_table_by_itself_states_no_family(tmp_path):
+    patients, _ = clinic()
+    dataset = Vault.create(tmp_path / "vault").register("patients", patients, key="patient")
+    dataset.release(to="a", privacy=0.5).write(tmp_path / "a.csv")
+    stated = json.loads((tmp_path / "a.csv.meta.json").read_text())
+    assert not stated.keys() & {"family", "table", "tables"}
+    with pytest.raises(SourceError, match=r"is not a folder, a \.zip or a \.duckdb file"):
+        LinkedCopy.open(tmp_path / "a.csv")
+    with pytest.raises(SourceError, match="is not a copy of linked tables"):
+        LinkedCopy.open(tmp_path / "vault")
+
+
+def test_a_folder_an_archive_and_a_database_are_the_same(world):
+    folder, *_ = world
+    opened = [LinkedCopy.open(folder / name) for name in ("copy", "copy.zip", "copy.duckdb")]
+    for each in opened:
+        assert list(each) == ["patients", "visits"]
+        assert each["visits"].mean().value == pytest.approx(opened[0]["visits"].mean().value)
+        joined = each.joined("visits", "patients").covariance(["cost", "risk"])
+        first = opened[0].joined("visits", "patients").covariance(["cost", "risk"])
+        assert joined.value == pytest.approx(first.value, rel=1e-9)
+        assert joined.standard_error == pytest.approx(first.standard_error, rel=1e-6)
+
+
+def test_an_archive_is_read_as_long_as_a_copy_is_there(world):
+    folder, *_ = world
+    copy = LinkedCopy.open(folder / "copy.zip")["visits"]
+    assert copy.mean()["cost"].value > 0
+
+
+COLUMNS = ["cost", "height", "risk"]
+
+
+def test_a_join_is_corrected_for_the_noise_that_tables_share(world):
+    folder, patients, visits, _ = world
+    copies = LinkedCopy.open(folder / "copy")
+    joined = copies.joined("visits", "patients")
+    assert "patients.height" in joined.columns
+    truth = visits.merge(patients.drop(columns="height"), on="patient")
+    K = truth[COLUMNS].cov().to_numpy()
+    found, correlation = joined.covariance(COLUMNS), joined.correlation(COLUMNS)
+    # 6 covariances, 3 correlations, 2 coefficients, 3 means
+    z = NormalDist().inv_cdf(1 - ALPHA / 2 / 14)
+    assert (np.abs(found.value - K) < z * found.standard_error).all()
+    off = np.abs(correlation.value - truth[COLUMNS].corr().to_numpy())
+    assert (off <= z * correlation.standard_error + 1e-9).all()
+    line = joined.regression("cost", on=["risk"]).coefficients
+    slope = K[0, 2] / K[2, 2]
+    assert abs(line["risk"].value - slope) < z * line["risk"].standard_error
+    means = joined.mean(COLUMNS)
+    assert (np.abs(means.value - truth[COLUMNS].mean()) < z * means.standard_error).all()
+    # negative control: the copies as they are
+    raw = _merged(folder)[COLUMNS].cov().to_numpy()
+    assert abs(raw[0, 2] - K[0, 2]) > z * found.standard_error[0, 2]
+
+
+def test_categories_of_two_tables_were_replaced_together(world):
+    """One donor for both: what they have in common is that of the table, not shrunk."""
+    folder, patients, visits, _ = world
+    joined = LinkedCopy.open(folder / "copy").joined("visits", "patients")
+    truth = visits.merge(patients.drop(columns="height"), on="patient")
+    shares, pairs = joined.frequencies("sex"), joined.two_way("sex", "diag")
+    z = NormalDist().inv_cdf(1 - ALPHA / 2 / 4)
+    for label in ("f", "m"):
+        off = shares[label].value - np.mean(truth.sex == label)
+        assert abs(off) < z * shares[label].standard_error
+        same = np.mean((truth.sex == label) & (truth.diag == label))
+        assert abs(pairs[label, label].value - same) < z * pairs[label, label].standard_error
+    # negative control: as if each column had been drawn by itself
+    columns = {name: replace(c, together=()) for name, c in joined.columns.items()}
+    apart = Copy(joined.source, joined.level, columns).two_way("sex", "diag")["f", "f"]
+    same = np.mean((truth.sex == "f") & (truth.diag == "f"))
+    assert abs(apart.value - same) > z * pairs["f", "f"].standard_error
+
+
+def _merged(folder):
+    tables = [pq.read_table(folder / "copy" / f"{t}.parquet") for t in ("visits", "patients")]
+    visits, patients = (each.to_pandas() for each in tables)
+    return visits.merge(patients.drop(columns="height"), on="patient")
+
+
+def test_errors_of_a_join_are_those_of_persons(world):
+    """Rows of a person are not independent: errors by row are too small."""
+    folder, *_ = world
+    joined = LinkedCopy.open(folder / "copy").joined("visits", "patients")
+    error = joined.covariance(["cost", "risk"]).standard_error[0, 1]
+    by_rows = Copy(joined.source, joined.level, joined.columns).covariance(["cost", "risk"])
+    assert error > 1.2 * by_rows.standard_error[0, 1]
+    with pytest.raises(ColumnError, match="a joined copy answers for the population"):
+        joined.mean(of="table")
+    with pytest.raises(ColumnError, match="ask the copy of 'visits' or of 'patients'"):
+        joined.distribution("risk")
+
+
+def test_only_a_table_with_one_row_for_each_person_is_joined(world):
+    copies = LinkedCopy.open(world[0] / "copy")
+    with pytest.raises(SourceError, match="one row for each person"):
+        copies.joined("patients", "visits")
+    with pytest.raises(SourceError, match="there is no table 'visit'; did you mean 'visits'"):
+        copies["visit"]
+    with pytest.raises(SourceError, match="a join needs two tables"):
+        copies.joined("visits", "visits")
+
+
+def test_tables_of_two_releases_are_not_one_copy(world, tmp_path):
+    folder, _, _, dataset = world
+    dataset.release(to="other", privacy=0.8).write(tmp_path / "mixed")
+    shutil.copy(folder / "copy" / "visits.parquet", tmp_path / "mixed" / "visits.parquet")
+    with pytest.raises(SourceError, match="are not of one release"):
+        LinkedCopy.open(tmp_path / "mixed")
+    (tmp_path / "mixed" / "visits.parquet").unlink()
+    with pytest.raises(SourceError, match="has no copy of 'visits'"):
+        LinkedCopy.open(tmp_path / "mixed")
+
+
+def test_an_archive_that_is_not_a_copy_is_refused(world, tmp_path):
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("../visits.csv", "a\n1\n")
+    with pytest.raises(SourceError, match="is not a copy of linked tables"):
+        LinkedCopy.open(tmp_path / "a.zip")
+    whole = (world[0] / "copy.zip").read_bytes()
+    (tmp_path / "b.zip").write_bytes(whole[:2000] + bytes(2000) + whole[4000:])
+    with pytest.raises(SourceError, match="damaged"):
+        LinkedCopy.open(tmp_path / "b.zip")["visits"].mean()
