@@ -3,6 +3,7 @@
 from dataclasses import replace
 from functools import cache
 from hashlib import sha256
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -12,8 +13,9 @@ from hypothesis import strategies as st
 
 from cornerwave import engines
 from cornerwave.columns import Scale
+from cornerwave.editions import AllPersons
 from cornerwave.engines.local import make_copies
-from cornerwave.errors import ColumnError, SourceChanged
+from cornerwave.errors import ColumnError, CornerwaveWarning, Drifted, SourceChanged
 from cornerwave.keyed import expand
 from cornerwave.ledger import Key
 from cornerwave.levels import Level
@@ -621,6 +623,76 @@ def test_months_of_a_person_have_the_noise_of_the_person(vault):
     assert max(np.ptp(copy["height"].to_numpy()[of == u]) for u in range(120)) == 0
     assert np.std(noise) > 5
     assert len(set(copy["patient"].to_pylist())) == 120
+
+
+def slow_costs(persons=600, rows=12, past=0.9):
+    """A cost that follows its past, row after row of each person, and a height."""
+    rng = np.random.default_rng(8)
+    fresh, cost = rng.normal(size=(persons, rows)), np.empty((persons, rows))
+    cost[:, 0] = fresh[:, 0]
+    for t in range(1, rows):
+        cost[:, t] = past * cost[:, t - 1] + np.sqrt(1 - past**2) * fresh[:, t]
+    units = np.repeat([f"P{u}" for u in range(persons)], rows)
+    height = np.repeat(rng.normal(170, 10, persons), rows)
+    return pa.table({"patient": units, "height": height, "cost": cost.ravel()})
+
+
+def in_parts(table, *sizes, rows=12):
+    place = np.arange(table.num_rows) % rows
+    ends = np.cumsum([0, *sizes])
+    return [table.filter(pa.array((place >= a) & (place < b))) for a, b in pairwise(ends)]
+
+
+def test_persons_who_grow_take_more_noise_and_older_editions_stay(vault, tmp_path):
+    tables = in_parts(slow_costs(), 3, 9)
+    dataset, _ = released(vault, tables[0])
+    first = dataset.release(to="b", privacy=0.5)
+    first.write(tmp_path / "first.csv")
+    with pytest.warns(CornerwaveWarning, match="persons have more rows now.*'cost'"):
+        edition = dataset.append(tables[1])
+    assert set(edition.drift.persons) == {"cost"}
+    assert any("cost: persons have more rows" in each for each in edition.drift.sentences())
+    dataset = vault.dataset("people", source=tables)
+    now = dataset.release(to="c", privacy=0.5)
+    assert now.level.noise > 1.3 * first.level.noise
+    assert dataset.privacy_of(first.level) < 0.45
+    # copies of the first edition are made again as they were, with what they stated
+    [(again, _), *_] = dataset.again("b")
+    again.write(tmp_path / "again.csv")
+    for name in ("first.csv", "first.csv.meta.json"):
+        other = name.replace("first", "again")
+        assert (tmp_path / other).read_bytes() == (tmp_path / name).read_bytes()
+
+
+def test_persons_who_stay_alike_take_no_more_noise(vault):
+    tables = in_parts(slow_costs(past=0.0), 3, 9)
+    dataset, _ = released(vault, tables[0])
+    before = dataset.frozen.hidden
+    assert dataset.append(tables[1]).drift.persons == {}
+    assert dataset.frozen.hidden == before
+
+
+def test_persons_who_would_take_far_more_noise_are_refused(vault):
+    """Within three rows nothing changes but by a trifle; later everything does."""
+    tables = in_parts(slow_costs(past=0.999), 3, 9)
+    later = tables[1].to_pandas()
+    later["cost"] = np.random.default_rng(0).permutation(later["cost"])
+    dataset, _ = released(vault, tables[0])
+    with pytest.raises(Drifted, match="persons have more rows now"):
+        dataset.append(later)
+    assert len(dataset.editions) == 1
+
+
+def test_what_a_ledger_keeps_of_persons_comes_back_and_holds_no_value():
+    table = with_gaps(panel(400, 6), "weight")
+    surveyor, survey = survey_of(table, KEY, unit="patient", few_rows=True, keep_order=True)
+    kept = AllPersons.of(survey, surveyor.schema)
+    content = kept.to_bytes()
+    again = AllPersons.read(content)
+    assert again.to_bytes() == content
+    np.testing.assert_array_equal(again.sample.numbers, kept.sample.numbers)
+    cells = [cell for cell in table["weight"].to_pylist() if cell is not None]
+    assert not np.isin(again.sample.numbers, cells).any()
 
 
 def test_a_batch_alone_is_those_rows_of_the_whole_and_older_editions_stay(vault):

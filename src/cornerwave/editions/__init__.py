@@ -6,11 +6,13 @@ far; so does each new state of the whole table. What registration fixed stays.
     Edition, Portion       which rows, and where they lie                               (_edition)
     measure_drift, Drift   how far new rows drifted from the first edition              (_drift)
     Spread                 how their numbers spread, compared with the noise            (_drift)
+    AllPersons             what copies hide of persons with rows of all editions     (_all_persons)
     AllRows                what columns without noise reveal in rows of all editions    (_all_rows)
     hidden_of_changing     what copies of several editions hide of rows that changed    (_changes)
     Moves, check_moves     how well old values of categories predict the new ones       (_changes)
 """
 
+from cornerwave.editions._all_persons import AllPersons
 from cornerwave.editions._all_rows import AllRows, shows_something
 from cornerwave.editions._changes import (
     MOVED,
@@ -22,7 +24,13 @@ from cornerwave.editions._changes import (
     moved_alone,
     moved_of,
 )
-from cornerwave.editions._drift import Ranges, Spread, check_all_rows, measure_drift
+from cornerwave.editions._drift import (
+    Ranges,
+    Spread,
+    check_all_persons,
+    check_all_rows,
+    measure_drift,
+)
 from cornerwave.editions._edition import (
     APPENDED,
     REGISTERED,
@@ -44,6 +52,7 @@ __all__ = [
     "MOVED",
     "REGISTERED",
     "UPDATED",
+    "AllPersons",
     "AllRows",
     "Drift",
     "Edition",
@@ -54,6 +63,7 @@ __all__ = [
     "RowChanges",
     "Spread",
     "accepted_moves",
+    "check_all_persons",
     "check_all_rows",
     "check_columns",
     "check_moves",

@@ -8,12 +8,13 @@ column they lie; what copies show anyway is kept as it is, all else as keyed has
 """
 
 import io
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from cornerwave.arrays import Floats, part_ends
+from cornerwave.arrays import Floats, Words, part_ends
 from cornerwave.columns import Schema
 from cornerwave.moments import Moments
 from cornerwave.spine.freeze import Frozen
@@ -52,9 +53,7 @@ class AllRows:
         """Return the rows of the first edition."""
         rows = survey.joint.ordered
         noisy = rows.numbers[: len(schema.perturbed)]
-        parted = [_parted(column) for column in noisy]
-        ends = np.array([column[0] for column in parted]).reshape(len(noisy), PARTS - 1)
-        middles = np.array([column[1] for column in parted]).reshape(len(noisy), PARTS)
+        ends, middles = parted(noisy)
         nothing = cls(0, 0, replace(survey.joint, parts=()), ends, middles)
         return nothing.with_rows(survey).as_measured
 
@@ -81,9 +80,8 @@ class AllRows:
     def _coarse(self, rows: Sampled) -> Sampled:
         """Return rows with the middle of its part for each noisy number."""
         numbers = rows.numbers.copy()
-        for column, ends, middles in zip(numbers, self.ends, self.middles, strict=False):
-            here = ~np.isnan(column)
-            column[here] = middles[np.searchsorted(ends, column[here], side="left")]
+        noisy = len(self.ends)
+        numbers[:noisy] = coarse(numbers[:noisy], self.ends, self.middles)
         return replace(rows, numbers=numbers)
 
     def survey(self, like: Survey, surveyor: Surveyor) -> Survey:
@@ -96,26 +94,16 @@ class AllRows:
         """Return what a ledger keeps."""
         rows, out = self.sample.ordered, io.BytesIO()
         noisy, shown = np.split(rows.numbers, [len(self.ends)])
-        # the middle of a part stands for its number, and is recognised by its place
-        parts = [
-            np.where(np.isnan(column), PARTS, np.searchsorted(middles, column, side="left"))
-            for column, middles in zip(noisy, self.middles, strict=True)
-        ]
         arrays: dict[str, Any] = {
             "head": np.array([self.rows, self.measured, self.sample.most, len(rows.cells)]),
             "limit": np.array(self.sample.limit),
             "hashes": rows.hashes,
-            "parts": np.array(parts, dtype=np.uint8).reshape(len(noisy), len(rows.hashes)),
+            "parts": to_parts(noisy, self.middles),
             "shown": shown,
             "ends": self.ends,
             "middles": self.middles,
+            **cells_to_arrays(rows.cells),
         }
-        for number, cells in enumerate(rows.cells):
-            values, codes = np.unique(cells, return_inverse=True)
-            small = np.uint8 if len(values) <= _BYTE else np.uint16
-            few = len(values) <= _SHORT
-            arrays[f"codes{number}"] = codes.astype(small) if few else cells
-            arrays[f"values{number}"] = values if few else values[:0]
         np.savez(out, **arrays)
         return out.getvalue()
 
@@ -123,19 +111,66 @@ class AllRows:
     def read(cls, content: bytes) -> "AllRows":
         """Return what `to_bytes` wrote."""
         with np.load(io.BytesIO(content), allow_pickle=False) as kept:
-            middles, codes = kept["middles"], kept["parts"]
-            gap = np.full((len(middles), 1), np.nan)
-            noisy = np.take_along_axis(np.hstack([middles, gap]), codes.astype(np.intp), axis=1)
+            middles = kept["middles"]
+            noisy = from_parts(kept["parts"], middles)
             rows, measured, most, columns = kept["head"].tolist()
-            cells = [(kept[f"values{n}"], kept[f"codes{n}"]) for n in range(columns)]
-            words = [values[code] if len(values) else code for values, code in cells]
             sampled = Sampled(
                 kept["hashes"],
                 np.concatenate([noisy, kept["shown"]]),
-                np.array(words, dtype=np.uint64).reshape(columns, len(kept["hashes"])),
+                cells_from_arrays(kept, columns, len(kept["hashes"])),
             )
             sample = Sample((sampled,), most, np.uint64(kept["limit"]))
             return cls(rows, measured, sample, kept["ends"], middles)
+
+
+def parted(numbers: Floats) -> tuple[Floats, Floats]:
+    """Return the ends of the parts of columns (columns, PARTS - 1), and the means of each part."""
+    found = [_parted(column) for column in numbers]
+    ends = np.array([column[0] for column in found]).reshape(len(numbers), PARTS - 1)
+    return ends, np.array([column[1] for column in found]).reshape(len(numbers), PARTS)
+
+
+def coarse(numbers: Floats, ends: Floats, middles: Floats) -> Floats:
+    """Return numbers (columns, rows) with the middle of its part for each."""
+    found = numbers.copy()
+    for column, own_ends, own_middles in zip(found, ends, middles, strict=True):
+        here = ~np.isnan(column)
+        column[here] = own_middles[np.searchsorted(own_ends, column[here], side="left")]
+    return found
+
+
+def to_parts(numbers: Floats, middles: Floats) -> "np.ndarray[Any, np.dtype[np.uint8]]":
+    """Return in which part coarse numbers lie: the middle is recognised by its place."""
+    parts = [
+        np.where(np.isnan(column), PARTS, np.searchsorted(own, column, side="left"))
+        for column, own in zip(numbers, middles, strict=True)
+    ]
+    return np.array(parts, dtype=np.uint8).reshape(numbers.shape)
+
+
+def from_parts(parts: "np.ndarray[Any, np.dtype[np.uint8]]", middles: Floats) -> Floats:
+    """Return coarse numbers, from what `to_parts` gave."""
+    gap = np.full((len(middles), 1), np.nan)
+    return np.take_along_axis(np.hstack([middles, gap]), parts.astype(np.intp), axis=1)
+
+
+def cells_to_arrays(cells: Words) -> dict[str, Any]:
+    """Return cells (columns, rows) as arrays that take little space."""
+    arrays = dict[str, Any]()
+    for number, own in enumerate(cells):
+        values, codes = np.unique(own, return_inverse=True)
+        small = np.uint8 if len(values) <= _BYTE else np.uint16
+        few = len(values) <= _SHORT
+        arrays[f"codes{number}"] = codes.astype(small) if few else own
+        arrays[f"values{number}"] = values if few else values[:0]
+    return arrays
+
+
+def cells_from_arrays(kept: Mapping[str, Any], columns: int, rows: int) -> Words:
+    """Return cells, from what `cells_to_arrays` gave."""
+    cells = [(kept[f"values{n}"], kept[f"codes{n}"]) for n in range(columns)]
+    words = [values[code] if len(values) else code for values, code in cells]
+    return np.array(words, dtype=np.uint64).reshape(columns, rows)
 
 
 def _parted(numbers: Floats) -> tuple[Floats, Floats]:

@@ -9,20 +9,22 @@ and refused beyond BOUND, after an allowance for what chance does to few rows.
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 
 from cornerwave.arrays import Floats
 from cornerwave.columns import listed, one_chunk, to_floats
+from cornerwave.editions._all_persons import AllPersons
 from cornerwave.editions._all_rows import AllRows
 from cornerwave.editions._edition import Drift
-from cornerwave.errors import Drifted, SourceError
+from cornerwave.errors import Drifted, SourceError, warn
 from cornerwave.levels import Level, retention
+from cornerwave.moments import Moments
 from cornerwave.noise import grid_of
-from cornerwave.privacy import CategoryDistribution, hidden_shares, semidefinite
-from cornerwave.spine.freeze import Frozen, hidden_of_rows
+from cornerwave.privacy import CategoryDistribution, hidden_shares, lowered, semidefinite
+from cornerwave.spine.freeze import Frozen, hidden_of_rows, shares_of_all_persons
 from cornerwave.spine.survey import Survey, Surveyor
 
 # --------------------------------------------------------------------------------------------------
@@ -49,6 +51,10 @@ PRIOR = 50.0
 a few rows are refused only if they are far off, or once many have come."""
 SOME_ROWS = 1 << 13
 """Rows from which to see how heavy the tails of a column are."""
+MOST_RISE = 4.0
+"""So many times the noise for privacy 0.5 is the most that persons who grow may take."""
+SLIGHT = 0.005
+"""Less than this share of a person is chance of those that are sampled."""
 _FLOOR = 1e-12
 
 
@@ -353,6 +359,67 @@ def check_all_rows(frozen: Frozen, surveyor: Surveyor, known: AllRows, survey: S
             "belong together. If they are new values of rows that are there, update these rows "
             "instead of appending more"
         )
+
+
+def check_all_persons(
+    frozen: Frozen, surveyor: Surveyor, before: AllPersons, survey: Survey
+) -> tuple[AllPersons, dict[str, tuple[float, ...]]]:
+    """Return the persons of all editions, and what copies hide of columns of which they hide less.
+
+    `before` are those of the editions so far, `survey` is that of new rows. Warns if a privacy
+    takes clearly more noise from here on, and raises Drifted if it takes far more.
+    """
+    known = before.with_rows(survey)
+    if not known.are_many_more:
+        return known, {}
+    first = before.first or _shares_of(before, frozen, surveyor, survey)
+    after, less = _shares_of(known, frozen, surveyor, survey), {}
+    for name, stated in frozen.hidden.shares.items():
+        was, now, least = map(np.array, (first.get(name, stated), after.get(name, stated), stated))
+        # what rows reveal alone may be more: only what goes beyond that is lost
+        lost = np.maximum(was - now, 0.0) - np.maximum(was - least, 0.0)
+        if (lost > SLIGHT).any():
+            left = np.clip(least - np.maximum(lost, 0.0), 0.0, 1.0)
+            less[name] = tuple(np.round(left, 4).tolist())
+    if less:
+        _check_noise(frozen, less)
+    return replace(known, first=first).as_measured, less
+
+
+def _check_noise(frozen: Frozen, less: Mapping[str, tuple[float, ...]]) -> None:
+    """Warn of noise that a privacy takes if columns hide less; raise Drifted if it is far more."""
+    before, after = (h.level_of(HALF) for h in (frozen.hidden, lowered(frozen.hidden, less)))
+    if before is None:
+        return
+    place = max(0, before.thousandths // 10 - 1)
+    worst = min(less, key=lambda name: less[name][place])
+    what = (
+        f"persons have more rows now, or other ones, than the noise was made for: of {worst!r}, "
+        f"copies with noise {before.noise:.3g} hide {less[worst][place]:.3f} from somebody who "
+        f"knows which rows are a person's, and hid {frozen.hidden.shares[worst][place]:.3f}"
+    )
+    if after is None or after.noise > MOST_RISE * before.noise:
+        much = "no noise" if after is None else f"noise {after.noise:.3g}"
+        raise Drifted(
+            f"{what}; {much} would hide half of it. Leave these rows out, or append fewer of each "
+            "person"
+        )
+    if less[worst][place] < frozen.hidden.shares[worst][place] - BOUND:
+        warn(
+            f"{what}. Privacy 0.5 takes noise {after.noise:.3g} from here on; recipients who are "
+            "permitted a noise get copies that hide less",
+            stacklevel=5,
+        )
+
+
+def _shares_of(
+    known: AllPersons, frozen: Frozen, surveyor: Surveyor, survey: Survey
+) -> Mapping[str, tuple[float, ...]]:
+    """Return what copies hide of persons."""
+    names = frozen.schema.perturbed
+    moments = Moments.of_columns(known.sample.numbers[: len(names)], names)
+    every = replace(survey, moments=moments, persons=known.sample)
+    return shares_of_all_persons(frozen, surveyor, every)
 
 
 def _across_kinds(

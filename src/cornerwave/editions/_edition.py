@@ -12,6 +12,8 @@ from cornerwave.ledger import EditionLine, KeyRun
 from cornerwave.spine.freeze import Frozen, type_name
 
 REGISTERED, APPENDED, UPDATED = "registered", "appended", "updated"
+NOISE_ONE = 49
+"""Where noise 1 is among the levels 0.01, 0.02, ... of the lattice."""
 
 
 @dataclass(frozen=True)
@@ -20,7 +22,8 @@ class Drift:
 
     `hidden` is what copies at `privacy` hide of each column of theirs, about; `pooled` counts
     category values that are new and become part of the pool, `outside` numbers beyond the ends
-    of a rank scale.
+    of a rank scale. `persons` is what copies at privacy 0.01, 0.02, ... hide at most of columns of
+    which persons hide less since these rows came.
     """
 
     rows: int
@@ -28,6 +31,7 @@ class Drift:
     hidden: Mapping[str, float]
     pooled: Mapping[str, int] = field(default_factory=dict)
     outside: Mapping[str, int] = field(default_factory=dict)
+    persons: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
     def sentences(self) -> Iterator[str]:
         """Yield what an owner should know."""
@@ -36,6 +40,11 @@ class Drift:
             yield (
                 f"copies at privacy {self.privacy:g} hide at least {self.hidden[name]:.3f} of each "
                 f"column of the new rows (least of {name})"
+            )
+        for name, shares in self.persons.items():
+            yield (
+                f"{name}: persons have more rows now, so that copies hide less of it "
+                f"({shares[NOISE_ONE]:.3f} with noise 1); a privacy takes more noise from here on"
             )
         for name, count in self.pooled.items():
             yield f"{name}: {count:,} rows have values that are new; they are pooled"

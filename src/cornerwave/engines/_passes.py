@@ -420,8 +420,13 @@ class BatchSurveyor(Surveyor):
         """How many rows are sampled of all columns."""
         return SAMPLED
 
+    @property
+    def person_rows(self) -> int:
+        """How many rows of sampled persons there are: they are added to those that are there."""
+        return SAMPLED_OF_PERSONS
 
-SAMPLED = 1 << 13
+
+SAMPLED, SAMPLED_OF_PERSONS = 1 << 13, 1 << 15
 
 
 def survey_batch(

@@ -50,7 +50,13 @@ from cornerwave.privacy._hidden import (
     unreachable,
 )
 from cornerwave.privacy._identifiers import names_a_thing
-from cornerwave.privacy._joint import close_pairs, hidden_at, measure_hidden
+from cornerwave.privacy._joint import (
+    close_pairs,
+    hidden_at,
+    lowered,
+    measure_hidden,
+    shares_of_persons,
+)
 from cornerwave.privacy._joint_sample import NUMBERS, Coordinate, JointSample, indicators
 from cornerwave.privacy._open_columns import MOST_VALUES, OpenColumn, Shown, standardised
 from cornerwave.privacy._persons import PersonRows, hidden_of_persons
@@ -120,10 +126,12 @@ __all__ = [
     "left_hidden",
     "left_of_mean",
     "left_of_value",
+    "lowered",
     "measure_hidden",
     "names_a_thing",
     "reveal",
     "semidefinite",
+    "shares_of_persons",
     "standardised",
     "unreachable",
 ]

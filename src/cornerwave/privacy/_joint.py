@@ -1,6 +1,7 @@
 """What copies hide of each column, measured from a sample of rows: recorded at registration."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -44,6 +45,34 @@ def measure_hidden(sample: JointSample, persons: Sequence[PersonRows] = ()) -> H
         ceilings=ceilings,
         remedies=(*open_remedies(sample, copy), *noisy_remedies(copy, hidden, needed)),
     )
+
+
+def shares_of_persons(persons: Sequence[PersonRows]) -> dict[str, tuple[float, ...]]:
+    """Return what copies at privacy 0.01, 0.02, ... of the lattice hide of persons."""
+    found: dict[str, tuple[float, ...]] = {}
+    for each in persons:
+        for name, share in hidden_of_persons(each).items():
+            found[name] = tuple(np.round(share[HUNDREDTHS], 4).tolist())
+    return found
+
+
+def lowered(hidden: Hidden, shares: Mapping[str, Sequence[float]]) -> Hidden:
+    """Return what is hidden if copies hide no more of some columns than these shares."""
+    places = np.arange(1, THOUSANDTHS)
+    known = places[HUNDREDTHS]
+    least = {
+        name: tuple(np.minimum(own, shares.get(name, own)).tolist())
+        for name, own in hidden.shares.items()
+    }
+    # between levels, the share over v / (1 + v) is linear
+    fine = {
+        name: np.interp(places, known, np.array(least[name]) / known) * places for name in shares
+    }
+    needed = [
+        max(before, now) if before and now else 0
+        for before, now in zip(hidden.needed, levels_needed(fine), strict=True)
+    ]
+    return replace(hidden, shares=least, needed=tuple(needed))
 
 
 def hidden_at(sample: JointSample, level: Level) -> dict[str, float]:

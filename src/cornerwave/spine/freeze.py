@@ -51,6 +51,7 @@ from cornerwave.privacy import (
     close_pairs,
     hidden_at,
     measure_hidden,
+    shares_of_persons,
 )
 from cornerwave.spine.coordinates import NoisyNumbers, sampled_persons, sampled_rows
 from cornerwave.spine.holders import persons_holding
@@ -439,6 +440,13 @@ def hidden_of_rows(
     """
     sample = _sample_of(frozen, surveyor, survey)
     return hidden_at(replace(sample, rows=rows or sample.rows), level)
+
+
+def shares_of_all_persons(
+    frozen: Frozen, surveyor: Surveyor, survey: Survey
+) -> dict[str, tuple[float, ...]]:
+    """Return what copies at privacy 0.01, 0.02, ... hide of the persons of a survey."""
+    return shares_of_persons(sampled_persons(surveyor, survey, frozen.categories, frozen.persons))
 
 
 def _sample_of(frozen: Frozen, surveyor: Surveyor, survey: Survey) -> JointSample:

@@ -8,7 +8,7 @@ left out of a part would be left out of the whole. Samples add up, to the bit.
 
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -119,6 +119,10 @@ class PersonSample:
             self.most,
             min(self.limit, limit),
         )
+
+    def at_most(self, rows: int) -> "PersonSample":
+        """Return a sample of fewer rows."""
+        return replace(self, most=min(rows, self.most))._trimmed()
 
     def in_order_of(self, times: Floats) -> "PersonSample":
         """Return the rows of each unit in the order of their times."""

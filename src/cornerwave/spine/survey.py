@@ -296,6 +296,11 @@ class Surveyor:
         columns = len(self.schema.perturbed) + len(self.schema.encoded)
         return min(JOINT_ROWS, max(LEAST_JOINT_ROWS, JOINT_CELLS // max(1, columns)))
 
+    @property
+    def person_rows(self) -> int:
+        """How many rows of sampled persons there are, of all columns."""
+        return self.joint_rows
+
     def of(self, ids: Ids, table: pa.Table, places: Ints, known: Survey | None = None) -> Survey:
         """Survey some rows, given their ids and their places in the table.
 
@@ -381,7 +386,7 @@ class Surveyor:
             hashes[rows],
             [*(each[rows] for each in numbers), *shown, *times],
             [each[rows] for each in group.cells],
-            self.joint_rows,
+            self.person_rows,
         )
 
     def _first(self, places: Ints, numbers: Floats, group: Group) -> Sample:

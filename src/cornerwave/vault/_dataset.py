@@ -38,7 +38,7 @@ from cornerwave.ledger import Entry, Holding, Key, Ledger, closed_message, work_
 from cornerwave.levels import LATTICE, LINEAR, Level, Privacy, asked_for
 from cornerwave.noise import ChangedRows, MovedRows, Past
 from cornerwave.outputs import METADATA_KEY
-from cornerwave.privacy import CategoryDistribution, Coalition, Moving, unreachable
+from cornerwave.privacy import CategoryDistribution, Coalition, Moving, lowered, unreachable
 from cornerwave.schema_file import schema_text
 from cornerwave.sources import Place, Progress, Source, place_of, resolved, silent
 from cornerwave.spec import ColumnMetadata, CopyMetadata, CopySpec
@@ -68,15 +68,34 @@ class Dataset:
         self._given = source
         self.siblings: dict[str, Dataset] = {}
         """The tables that it is linked with, as far as they are at hand."""
+        self._frozen_at: dict[int, Frozen] = {}
 
     def is_same(self, other: "Dataset") -> bool:
         """Return whether the ledger stated the same of both when they were opened."""
         return self._entry == other._entry
 
     @cached_property
-    def frozen(self) -> Frozen:
+    def registered(self) -> Frozen:
         """What registration fixed: columns, moments, grid."""
         return Frozen.from_json(self._entry.frozen)
+
+    @property
+    def frozen(self) -> Frozen:
+        """What registration fixed, with what copies of the last edition hide."""
+        return self.frozen_at(1 + len(self._entry.editions))
+
+    def frozen_at(self, edition: int) -> Frozen:
+        """Return what registration fixed, with what copies of an edition hide.
+
+        Persons who have more rows since then may hide less.
+        """
+        if edition not in self._frozen_at:
+            hidden = self.registered.hidden
+            for line in self._entry.editions[: edition - 1]:
+                if line["drift"] and (less := line["drift"].get("persons")):
+                    hidden = lowered(hidden, less)
+            self._frozen_at[edition] = replace(self.registered, hidden=hidden)
+        return self._frozen_at[edition]
 
     @property
     def closed(self) -> str:
@@ -534,7 +553,7 @@ class Dataset:
         It holds secrets.
         """
         key, rows = dataset_key(self._key, self.id), rows or self.portion()
-        frozen, past = self.frozen, None
+        frozen, past = self.frozen_at(rows.edition), None
         if rows.batch is None:  # rows that have just come have not changed
             past = self.past(rows.edition)
         if past is not None:

@@ -19,6 +19,7 @@ from cornerwave.arrays import Flags, Floats, Words
 from cornerwave.columns import Schema, listed
 from cornerwave.editions import (
     APPENDED,
+    AllPersons,
     AllRows,
     Edition,
     Moved,
@@ -26,6 +27,7 @@ from cornerwave.editions import (
     Ranges,
     RowChanges,
     accepted_moves,
+    check_all_persons,
     check_all_rows,
     check_moves,
     hidden_after,
@@ -92,6 +94,10 @@ PERSONS = "persons"
 """The name of the values that are constant in each person, by which to see that they stay so."""
 
 
+PEOPLE = "people"
+"""The name of some persons of all editions, by which to see what copies hide of them."""
+
+
 ROWS = "rows"
 """The name of some rows of all editions, by which to see what they reveal together."""
 
@@ -127,7 +133,7 @@ def record_edition(
     survey = brought.survey
     earlier = ledger.attachment(dataset.entry, SPREAD)
     drift, since = measure_drift(
-        dataset.frozen,
+        dataset.registered,
         survey,
         brought.ranges,
         earlier,
@@ -137,6 +143,11 @@ def record_edition(
     check_moves(edition, dataset.editions, brought.advancing)
     of_batch = brought.surveyor.marks(survey).to_json()
     kept = {**(attachments or {}), **_compared(dataset, edition, brought, of_batch, ledger)}
+    if survey.persons is not None and (content := ledger.attachment(dataset.entry, PEOPLE)):
+        people, less = check_all_persons(
+            dataset.registered, brought.surveyor, AllPersons.read(content), survey
+        )
+        drift, kept[PEOPLE] = replace(drift, persons=less), people.to_bytes()
     now, *before = ledger.marks(dataset.entry)
     entry = ledger.add_edition(
         dataset.id,
@@ -207,6 +218,8 @@ def kept_beside(surveyor: Surveyor, survey: Survey, frozen: Frozen) -> dict[str,
         kept[FIRST] = FirstRows.of(rows.numbers, rows.cells).to_bytes()
     if survey.constants is not None:
         kept[PERSONS] = survey.constants.to_bytes()
+    if survey.persons is not None:
+        kept[PEOPLE] = AllPersons.of(survey, surveyor.schema).to_bytes()
     if shows_something(frozen):
         kept[ROWS] = AllRows.of(survey, surveyor.schema).to_bytes()
     return kept
