@@ -53,8 +53,9 @@ SOME_ROWS = 1 << 13
 """Rows from which to see how heavy the tails of a column are."""
 MOST_RISE = 4.0
 """So many times the noise for privacy 0.5 is the most that persons who grow may take."""
-SLIGHT = 0.005
-"""Less than this share of a person is chance of those that are sampled."""
+SLIGHT, SLIGHT_OF_FEW = 0.015, 0.2
+"""Less than this share of a person, and this over the root of their number, is chance of those that
+are sampled."""
 _FLOOR = 1e-12
 
 
@@ -374,11 +375,12 @@ def check_all_persons(
         return known, {}
     first = before.first or _shares_of(before, frozen, surveyor, survey)
     after, less = _shares_of(known, frozen, surveyor, survey), {}
+    slight = SLIGHT + SLIGHT_OF_FEW / np.sqrt(len(known.sample.starts))
     for name, stated in frozen.hidden.shares.items():
         was, now, least = map(np.array, (first.get(name, stated), after.get(name, stated), stated))
         # what rows reveal alone may be more: only what goes beyond that is lost
         lost = np.maximum(was - now, 0.0) - np.maximum(was - least, 0.0)
-        if (lost > SLIGHT).any():
+        if (lost > slight).any():
             left = np.clip(least - np.maximum(lost, 0.0), 0.0, 1.0)
             less[name] = tuple(np.round(left, 4).tolist())
     if less:
