@@ -186,13 +186,13 @@ class _Class:
         In cells of all columns, and of each by itself: fewer coordinates are known in smaller ones.
         """
         left, names = self.coordinates.left(q2), np.array(self.names)
-        every = np.arange(len(names))
+        shown = (names == "") & np.isin(self.kinds, PROMISED)
         alone = [
-            np.flatnonzero((names == name) | (names == ""))
+            np.flatnonzero((names == name) | shown)
             for name in dict.fromkeys(self.names)
-            if name
+            if name not in ("", BESIDE, DRAWN_BESIDE)
         ]
-        for at in [every, *alone] if len(alone) > 1 else alone:
+        for at in [np.arange(len(names)), *alone] if len(set(names)) > 2 else alone:
             some = self.coordinates.only(at)
             cells = some.cells(self.bins)
             if len(np.unique(cells)) > 2:  # both halves are one, where nothing was split
