@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import warnings
 import zipfile
 from dataclasses import replace
 from statistics import NormalDist
@@ -11,7 +12,9 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
+from cornerwave import cli
 from cornerwave.errors import ColumnError, SourceError
+from cornerwave.levels import Privacy
 from cornerwave.miner import Copy, LinkedCopy
 from cornerwave.outputs import read_metadata
 from cornerwave.vault import Vault
@@ -202,3 +205,85 @@ def test_an_archive_that_is_not_a_copy_is_refused(world, tmp_path):
     (tmp_path / "b.zip").write_bytes(whole[:2000] + bytes(2000) + whole[4000:])
     with pytest.raises(SourceError, match="damaged"):
         LinkedCopy.open(tmp_path / "b.zip")["visits"].mean()
+
+
+# --------------------------------------------------------------------------------------------------
+# The command line: the name of linked tables stands for all of them.
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("commands")
+    patients, visits = clinic(800)
+    patients.to_csv(folder / "p.csv", index=False)
+    visits.to_parquet(folder / "v.parquet")
+    more = visits.head(200).assign(visit=visits.visit.head(200) + 10**6, cost=visits.cost + 1)
+    more.to_parquet(folder / "more.parquet")
+    dataset = Vault.create(folder / "vault").register_linked(
+        "clinic",
+        {"patients": folder / "p.csv", "visits": folder / "v.parquet"},
+        unit="patient",
+        key="visit",
+        drop=["day"],
+    )
+    for name, privacy in (("ann", 0.5), ("bob", 0.8)):
+        dataset.release(to=name, privacy=privacy).write(folder / f"{name}.zip")
+    return folder
+
+
+@pytest.fixture
+def run(places, monkeypatch, capfd):
+    monkeypatch.chdir(places)
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def call(*words, code=0):
+        capfd.readouterr()
+        with warnings.catch_warnings(), pytest.raises(SystemExit) as stop:
+            cli.main([*map(str, words), *(() if "--vault" in words else ("--vault", "vault"))])
+        out, err = capfd.readouterr()
+        assert (stop.value.code or 0) == code, err
+        return out + err
+
+    return call
+
+
+def test_questions_are_answered_for_all_tables(run, places):
+    shown = run("ledger", "clinic")
+    assert "clinic.patients: 800 rows" in shown
+    assert "clinic.visits: " in shown
+    levels = run("levels", "clinic")
+    assert "least privacy" in levels
+    assert "clinic.visits: What stays hidden" in levels
+    stated = json.loads(run("levels", "clinic", "--json"))
+    assert set(stated) == {"clinic.patients", "clinic.visits"}
+    pooled = json.loads(run("coalition", "clinic", "ann", "bob", "--json"))
+    assert all(abs(each["gain"]) < 1e-12 for each in pooled.values())
+    run("report", "clinic", "--out", "r.html")
+    page = (places / "r.html").read_text()
+    assert "patients: What coalitions can recover" in page
+    assert "visits: What coalitions can recover" in page
+
+
+def test_the_least_privacy_is_that_of_the_worst_table(places):
+    dataset = Vault.open(places / "vault").linked("clinic")
+    for privacy in (0.3, 0.8):
+        level = dataset.level_of(Privacy(privacy))
+        shares = [each.privacy_of(level) for each in dataset.tables.values()]
+        assert dataset.privacy_of(level) == min(shares) >= privacy
+        # one level less would not do
+        assert min(each.level_of(Privacy(privacy)) for each in dataset.tables.values()) <= level
+
+
+def test_tables_grow_one_by_one_and_are_renamed_and_closed_together(run, places):
+    shutil.copytree(places / "vault", places / "other")
+    try:
+        at = ("--vault", "other")
+        assert "200 rows came" in run("append", "clinic.visits", "more.parquet", *at)
+        assert "linked tables, which are renamed together" in run(
+            "rename", "clinic.visits", "visits", *at, code=2
+        )
+        run("rename", "clinic", "ward", *at)
+        assert "was released to 2 recipients" in run("unregister", "ward", *at, code=2)
+        assert run("close", "ward", *at).count("Closed ward.") == 2
+    finally:
+        shutil.rmtree(places / "other")

@@ -8,7 +8,7 @@ To add a kind of part: a class here, in `Part`, and a case in each of the two re
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -223,6 +223,30 @@ class Document:
     footer: str = ""
     data: Any = None
     contents: bool = False
+
+
+def of_tables(
+    title: str, verdict: str, tables: Mapping[str, Document], first: Sequence[Section] = ()
+) -> Document:
+    """Return the documents about linked tables as one: the sections of each, after some of all.
+
+    Its verdict is as bad as the worst of them; its data are those of each table, by name.
+    """
+    kinds = {each.kind for each in tables.values()}
+    sections = list(first)
+    for name, each in tables.items():
+        about = [Paragraph(text) for text in (each.verdict, each.facts) if text]
+        sections.append(Section(name, about))
+        sections += [replace(part, title=f"{name}: {part.title}") for part in each.sections]
+    return Document(
+        title=title,
+        verdict=verdict,
+        kind=next((kind for kind in (BAD, PLAIN) if kind in kinds), GOOD),
+        sections=sections,
+        footer=next((each.footer for each in tables.values()), ""),
+        data={name: each.data for name, each in tables.items()},
+        contents=any(each.contents for each in tables.values()),
+    )
 
 
 # --------------------------------------------------------------------------------------------------

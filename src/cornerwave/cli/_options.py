@@ -26,7 +26,7 @@ from cornerwave.errors import ClusterError, ColumnError, CornerwaveError, Source
 from cornerwave.kinds import Text, Whole
 
 if TYPE_CHECKING:
-    from cornerwave.vault import Vault
+    from cornerwave.vault import Dataset, LinkedDataset, Vault
 
 Value = TypeVar("Value")
 
@@ -118,6 +118,21 @@ def named_sources(source: list[str] | None) -> dict[str, str]:
     if not all(table and place for table, _, place in named):
         raise SourceError("name each table with its place, as in --source visits=visits.csv")
     return {table: place for table, _, place in named}
+
+
+def named(vault: "Vault", name: str, source: list[str] | None = None) -> "Dataset | LinkedDataset":
+    """Return what has a name: several linked tables, or one."""
+    if vault.has_linked(name):
+        return vault.linked(name, sources=named_sources(source))
+    return vault.dataset(name, source=source or None)
+
+
+def tables_of(vault: "Vault", name: str, source: list[str] | None = None) -> "list[Dataset]":
+    """Return the tables that have a name: several linked ones, or one."""
+    from cornerwave.vault import Dataset
+
+    found = named(vault, name, source)
+    return [found] if isinstance(found, Dataset) else list(found.tables.values())
 
 
 # --------------------------------------------------------------------------------------------------

@@ -15,8 +15,10 @@ from cornerwave.cli._options import (
     VaultOption,
     advice_for,
     cluster,
+    named,
     open_vault,
     read_by,
+    tables_of,
 )
 from cornerwave.cli._screen import progress, say
 from cornerwave.errors import CornerwaveError, OutputExists, SourceError, spelled
@@ -365,18 +367,26 @@ def rename(
     vault: VaultOption = None,
 ) -> None:
     """Give a dataset another name."""
-    open_vault(vault).dataset(old).rename(new)
+    named(open_vault(vault), old).rename(new)
     say(f"{old} is called {new} from now on")
 
 
 def close(name: Name, vault: VaultOption = None) -> None:
     """End the releases of a dataset; the ledger keeps who holds what."""
-    dataset = open_vault(vault).dataset(name)
-    dataset.close()
-    say(f"Closed {name} at {dataset.closed}: its copies can be made again, and no others released")
+    for dataset in tables_of(open_vault(vault), name):
+        dataset.close()
+        say(
+            f"Closed {dataset.name} at {dataset.closed}: its copies can be made again, and no "
+            "others released"
+        )
 
 
 def unregister(name: Name, vault: VaultOption = None) -> None:
     """Forget a dataset of which nothing was released yet."""
-    open_vault(vault).unregister(name)
+    opened = open_vault(vault)
+    tables = tables_of(opened, name)
+    if released := next((each for each in tables if each.holdings), None):
+        tables = [released]  # is refused: none of linked tables goes then
+    for each in tables:
+        opened.unregister(each.name)
     say(f"Unregistered {name}; its table can be registered again, also with other choices")

@@ -6,16 +6,24 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cornerwave.cli._options import AgainstOption, JsonOption, SourceOption, VaultOption, open_vault
+from cornerwave.cli._options import (
+    AgainstOption,
+    JsonOption,
+    SourceOption,
+    VaultOption,
+    named,
+    open_vault,
+    tables_of,
+)
 from cornerwave.cli._screen import print_json, print_table, progress, say, show, tell
-from cornerwave.document import one_line
-from cornerwave.errors import SourceError, VaultError
+from cornerwave.document import DataTable, Document, Paragraph, Section, of_tables, one_line
+from cornerwave.errors import LevelError, SourceError, VaultError
 from cornerwave.kinds import JsonObject
 
 if TYPE_CHECKING:
     from cornerwave.editions import Edition
     from cornerwave.sources import Source
-    from cornerwave.vault import Dataset
+    from cornerwave.vault import Dataset, LinkedDataset
 
 
 def ledger(
@@ -47,7 +55,7 @@ def ledger(
         opened.check_heads(lines)
         say(f"{len(lines)} {'head is' if len(lines) == 1 else 'heads are'} still in the ledger")
         return
-    datasets = opened.datasets() if name is None else [opened.dataset(name)]
+    datasets = opened.datasets() if name is None else tables_of(opened, name)
     if against:
         _check_copies(against, datasets)
         return
@@ -178,16 +186,47 @@ def levels(
         from cornerwave.outputs import check_place, write_text
 
         check_place(out, force=force or is_page(out, levels_title(name)))
-    dataset = open_vault(vault).dataset(name, source=source or None)
-    frozen = replace(dataset.frozen, rows=dataset.rows)
-    every = outlooks(frozen, _source_if_there(dataset), against=against)
-    sentences = [*explained(dataset.frozen), *recognised(every)]
-    changing = [dataset.changing(each.level) for each in every]
-    document = levels_document(name, every, sentences, dataset.editions, changing)
+    opened, found = open_vault(vault), dict[str, Document]()
+    tables = tables_of(opened, name, source)
+    for dataset in tables:
+        frozen = replace(dataset.frozen, rows=dataset.rows)
+        every = outlooks(frozen, _source_if_there(dataset), against=against)
+        sentences = [*explained(dataset.frozen), *recognised(every)]
+        changing = [dataset.changing(each.level) for each in every]
+        found[dataset.name] = levels_document(
+            dataset.name, every, sentences, dataset.editions, changing
+        )
+    document = found.get(name) or _levels_of_all(opened.linked(name), found, against)
     if out is not None:
         write_text(out, page(document), force=force)
         say(f"Wrote {out}")
     show(document, as_json=as_json)
+
+
+def _levels_of_all(
+    linked: "LinkedDataset", tables: "dict[str, Document]", against: str
+) -> "Document":
+    """Return what each privacy of linked tables hides: all of them are released at one level."""
+    from cornerwave.levels import Privacy
+    from cornerwave.outlook import PROMISE, SHOWN, levels_title
+
+    rows = []
+    for privacy in SHOWN:
+        try:
+            level = linked.level_of(Privacy(privacy, against))
+        except LevelError:  # some table cannot hide so much
+            continue
+        shares = [each.privacy_of(level) for each in linked.tables.values()]
+        rows.append([f"{each:g}" for each in (privacy, level.noise, min(shares), *shares)])
+    header = ("privacy", "noise", "least privacy", *linked.tables)
+    everything = Section(
+        "All tables",
+        [
+            Paragraph("All tables are released at one level: that of the table that needs most."),
+            DataTable(header, rows),
+        ],
+    )
+    return of_tables(levels_title(linked.name), PROMISE, tables, [everything])
 
 
 def _source_if_there(dataset: "Dataset") -> "Source | None":
@@ -207,8 +246,13 @@ def coalition(
     """Show what recipients can recover together."""
     from cornerwave.privacy import coalition_document
 
-    pooled = open_vault(vault).dataset(name).coalition(recipients)
-    show(coalition_document(name, pooled), as_json=as_json)
+    found = {
+        each.name: coalition_document(each.name, each.coalition(recipients))
+        for each in tables_of(open_vault(vault), name)
+    }
+    joint = " + ".join(recipients)
+    verdict = f"What {joint} recover of each table, all tables of a person together."
+    show(found.get(name) or of_tables(f"{name}: {joint}", verdict, found), as_json=as_json)
 
 
 def report(
@@ -225,7 +269,10 @@ def report(
     """Write a web page about a dataset: who holds what, what it reveals, what it costs."""
     from cornerwave.report import write_report
 
-    dataset = open_vault(vault).dataset(name, source=source or None)
-    with progress("Reporting", dataset.rows) as advance:
-        path = write_report(dataset, out, external=external, force=force, progress=advance)
+    opened = open_vault(vault)
+    rows = sum(each.rows for each in tables_of(opened, name, source))
+    with progress("Reporting", rows) as advance:
+        path = write_report(
+            named(opened, name, source), out, external=external, force=force, progress=advance
+        )
     say(f"Wrote {path}: {'for others' if external else 'for the owner only'}")

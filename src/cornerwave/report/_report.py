@@ -27,17 +27,21 @@ from cornerwave.report._comparison import (
 )
 from cornerwave.report._distributions import all_tallies, distributions
 from cornerwave.sources import Progress
-from cornerwave.vault import Dataset
+from cornerwave.vault import Dataset, LinkedDataset
 
 ENDINGS = (".html", ".htm")
 RECOVERED = "What coalitions can recover"
 FOOTER = "This page shows no cell of the table."
+LINKED = (
+    "A person has one noise in all of them: pooled, copies of all tables reveal no more than the "
+    "least noisy ones."
+)
 MOST_LINES = 12
 """Longer tables open at a click."""
 
 
 def write_report(
-    dataset: Dataset,
+    dataset: Dataset | LinkedDataset,
     path: str | Path,
     *,
     external: bool = False,
@@ -46,6 +50,7 @@ def write_report(
 ) -> Path:
     """Write the report on a dataset, for its owner or, if `external`, for others.
 
+    That on linked tables has the sections of each.
     Raises OutputExists, unless `force`, if there is another file, NoSuchRecipient if no copy has
     been released, and SourceChanged if the table is not the registered one.
     """
@@ -54,7 +59,15 @@ def write_report(
         raise OutputError(f"{place}: a report is a web page; the file name must end in .html")
     title = f"Copies of {dataset.name}" if external else f"Report on {dataset.name}"
     check_place(place, force=force or is_page(place, title))
-    document = report_document(dataset, external=external, progress=progress)
+    if isinstance(dataset, LinkedDataset):
+        found = {
+            name: report_document(each, external=external, progress=progress)
+            for name, each in dataset.tables.items()
+        }
+        verdict = f"{count(len(found), 'linked table')}. {LINKED}"
+        document = doc.of_tables(title, verdict, found)
+    else:
+        document = report_document(dataset, external=external, progress=progress)
     write_text(place, page(document), force=force)
     return place
 

@@ -112,8 +112,16 @@ class Dataset:
         self._entry = replace(self._entry, closed=self._ledger.close(self.id))
 
     def rename(self, name: str) -> None:
-        """Give the dataset another name. Raises AlreadyRegistered if it is taken."""
+        """Give the dataset another name. Raises AlreadyRegistered if it is taken.
+
+        That of a linked table ends in the name of the table.
+        """
         check_name(name, what="a dataset's name")
+        if (family := self.frozen.family) and not name.endswith(f".{family.table}"):
+            raise VaultError(
+                f"{self.name!r} is one of several linked tables, which are renamed together: "
+                f"rename {self.name.rpartition('.')[0]!r}"
+            )
         self._ledger.rename(self.id, name)
         self._entry, self.name = replace(self._entry, name=name), name
 

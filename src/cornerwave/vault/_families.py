@@ -287,6 +287,12 @@ class LinkedDataset:
                 found.append(LinkedRelease(self, recipient, same))
         return found
 
+    def rename(self, name: str) -> None:
+        """Give all tables another name. Raises AlreadyRegistered if it is taken."""
+        for table, each in self.tables.items():
+            each.rename(f"{name}.{table}")
+        self.name = name
+
     def close(self) -> None:
         """End the releases of all tables."""
         for each in self.tables.values():
