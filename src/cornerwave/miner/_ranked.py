@@ -44,6 +44,8 @@ class RankScores:
     at: Floats
     below: Floats
     deviation: float
+    unsure: float = 0.0
+    """The variance of a mean because it is not known which values some shares have."""
 
     @classmethod
     def of(cls, column: CopyColumn) -> "RankScores":
@@ -59,10 +61,12 @@ class RankScores:
         inner = [scores[1] - near[0] * low, *scores[1:-1], scores[-2] + near[1] * edge]
         at = np.array([first - edge, first, *inner, last, last + edge])
         below = np.array([0.0, share, share, *ranks[1:-1], 1 - share, 1 - share, 1.0])
+        at, below = _without_mixed(at, below, np.array(column.knots), count)
         middle = np.array([first, *((at[1:-2] + at[2:-1]) / 2), last])
         # k = Var T, with what gaps add to the shape of the noise
         k = float(np.diff(below) @ middle**2) + column.excess.get(column.name, 0.0)
-        return cls(at, below, math.sqrt(column.noise * max(k, 0.0)))
+        deviation = math.sqrt(column.noise * max(k, 0.0))
+        return cls(at, below, deviation, _unsure(np.array(column.knots), count))
 
     def kernel(self, ends: Floats) -> Floats:
         """Return P(S <= end | T in a part) (ends, parts), for the parts between `at`."""
@@ -95,6 +99,57 @@ def _reach(knots: Floats) -> Floats:
         growth = (last / before) ** 0.75 if before > 0 else 1.0
         reach.append(min(last * growth / 2 / beyond, 1.0) if beyond > 0 and last > 0 else 1.0)
     return np.array(reach)
+
+
+def _without_mixed(at: Floats, below: Floats, knots: Floats, count: int) -> tuple[Floats, Floats]:
+    """Return the distribution of scores without those that only knots have.
+
+    Between two values that whole shares have, a and b, a share has rows of both, and its knot is
+    their mean m. No row is there: the share (b - m) / (b - a) of it is at the scores of a, spread
+    over them as the others are, and the rest at those of b.
+    """
+    if len(knots) != count or count < 5:
+        return at, below
+    # lines through the middles between knots too: shares end there
+    points = np.insert(at, np.arange(4, len(at) - 3), (at[3:-4] + at[4:-3]) / 2)
+    mass = np.diff(np.interp(points, at, below))
+    begins, counts = _level_stretches(knots)
+    # the parts of share j are the two beside its knot, which is at 2 j + 1
+    parts = [2 * j + np.arange(2) for j in range(count)]
+    for i in range(len(begins) - 2):
+        j = begins[i + 1]
+        if counts[i] > 1 and counts[i + 1] == 1 and counts[i + 2] > 1:
+            a, m, b = knots[begins[i]], knots[j], knots[begins[i + 2]]
+            moved = mass[parts[j]].sum()
+            mass[parts[j]] = 0.0
+            for place, share in ((i, (b - m) / (b - a)), (i + 2, (m - a) / (b - a))):
+                own = np.concatenate(parts[begins[place] : begins[place] + counts[place]])
+                mass[own] += share * moved * mass[own] / mass[own].sum()
+    return points, np.append(0.0, np.cumsum(mass))
+
+
+def _unsure(knots: Floats, count: int) -> float:
+    """Return the variance of a mean that shares beside a value of whole shares cause.
+
+    If only one of the neighbours of a knot is such a value, its rows may be anywhere from one
+    neighbour to the other: evenly distributed, the share of 1 / count is off by a twelfth of that.
+    """
+    if len(knots) != count:
+        return 0.0
+    begins, counts = _level_stretches(knots)
+    values = knots[begins]
+    beside = [
+        float(values[i + 1] - values[i - 1])
+        for i in range(1, len(values) - 1)
+        if counts[i] == 1 and (counts[i - 1] > 1) != (counts[i + 1] > 1)
+    ]
+    return sum((each / count) ** 2 for each in beside) / 12
+
+
+def _level_stretches(knots: Floats) -> tuple[list[int], list[int]]:
+    """Return where values of knots begin, and how many knots have each."""
+    _, begins, counts = np.unique(knots, return_index=True, return_counts=True)
+    return begins.tolist(), counts.tolist()
 
 
 @dataclass(frozen=True)
@@ -140,7 +195,7 @@ def original_mean(copy: SortedCopy, ranks: RankScores, of: Of) -> Estimate:
     spread = float(((copy.mean - mean) ** 2) @ weight)
     noise, unlike = _variances(copy, ranks, weight, scores)
     knots, sampled = unlike / min(rows, SAMPLE), 0.0 if of == "table" else spread / rows
-    return Estimate(mean, math.sqrt(max(noise / rows + knots + sampled, 0.0)))
+    return Estimate(mean, math.sqrt(max(noise / rows + knots + sampled + ranks.unsure, 0.0)))
 
 
 def _variances(
