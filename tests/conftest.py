@@ -1,10 +1,12 @@
 """Fixtures that more than one module of tests uses."""
 
+import hashlib
 import os
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -73,6 +75,33 @@ def frame_kind(request: pytest.FixtureRequest) -> FrameKind:
 def _no_vault_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CORNERWAVE_VAULT", raising=False)
     monkeypatch.delenv("CORNERWAVE_KEY_FILE", raising=False)
+
+
+def _same_keys(name: str, patch: pytest.MonkeyPatch) -> None:
+    """Give fresh keys that are the same whenever what has this name runs.
+
+    Of honest copies an audit alarms with probability ALPHA: by its keys a test passes or does not.
+    Slow tests have others each time, and find what one key does not.
+    """
+    number = count()
+
+    def fresh() -> Key:
+        return Key(hashlib.sha256(f"{name} {next(number)}".encode()).digest())
+
+    patch.setattr(Key, "generate", staticmethod(fresh))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _keys_of_the_module(request: pytest.FixtureRequest) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        _same_keys(request.node.nodeid, patch)
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _keys_of_the_test(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.node.get_closest_marker("slow") is None:
+        _same_keys(request.node.nodeid, monkeypatch)
 
 
 @pytest.fixture
