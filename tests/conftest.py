@@ -77,6 +77,9 @@ def _no_vault_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CORNERWAVE_KEY_FILE", raising=False)
 
 
+_FROM_THE_SYSTEM = Key.generate
+
+
 def _same_keys(name: str, patch: pytest.MonkeyPatch) -> None:
     """Give fresh keys that are the same whenever what has this name runs.
 
@@ -102,6 +105,8 @@ def _keys_of_the_module(request: pytest.FixtureRequest) -> Iterator[None]:
 def _keys_of_the_test(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.node.get_closest_marker("slow") is None:
         _same_keys(request.node.nodeid, monkeypatch)
+    else:
+        monkeypatch.setattr(Key, "generate", staticmethod(_FROM_THE_SYSTEM))
 
 
 @pytest.fixture
