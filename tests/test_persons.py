@@ -4,6 +4,7 @@ from dataclasses import replace
 from functools import cache
 from hashlib import sha256
 from itertools import pairwise
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +22,7 @@ from cornerwave.ledger import Key
 from cornerwave.levels import Level
 from cornerwave.noise import (
     EventClock,
+    PersonHistoryReader,
     PersonNoise,
     PersonReader,
     Reading,
@@ -724,12 +726,121 @@ def test_a_constant_that_changes_in_a_batch_is_refused(vault):
     dataset.append(second)
 
 
-def test_an_update_is_refused_with_what_to_do(vault):
-    table = panel()
-    keyed = with_column(table, "visit", pa.array(range(table.num_rows)))
-    dataset, _ = released(vault, keyed, key="visit")
-    with pytest.raises(ColumnError, match=r"new rows can be appended, .* cannot be changed"):
-        dataset.update(keyed.slice(1))
+def numbered(table, **columns):
+    """A table with a key, and other values in some columns."""
+    table = table.add_column(0, "id", pa.array(np.arange(table.num_rows)))
+    for name, values in columns.items():
+        place = table.column_names.index(name)
+        table = table.set_column(place, name, pa.array(values))
+    return table
+
+
+def left_of(wanted, seen, half):
+    """The share of something that a linear estimate leaves, of persons it was not fitted on."""
+    A, left = np.column_stack([np.ones(len(seen)), seen]), np.empty(len(wanted))
+    for k in (0, 1):
+        weights = np.linalg.lstsq(A[half != k], wanted[half != k], rcond=None)[0]
+        left[half == k] = wanted[half == k] - A[half == k] @ weights
+    return (left**2).mean() / wanted.var()
+
+
+@pytest.mark.parametrize("alike", [True, False], ids=["persons", "rows"])
+def test_an_update_hides_what_changed_of_persons(vault, monkeypatch, alike):
+    """All rows of a person change by the same, or each by its own: copies of both editions."""
+    persons, rows = 3000, 5
+    of, rng = np.repeat(np.arange(persons), rows), np.random.default_rng(5)
+    table = numbered(slow_costs(persons, rows, past=0.5))
+    more = rng.normal(size=persons)[of] if alike else rng.normal(size=len(of))
+    cost = table["cost"].to_numpy()
+    later = cost + 0.35 * more
+    changed = numbered(slow_costs(persons, rows, past=0.5), cost=later)
+    dataset, before = released(vault, table, key="id")
+    edition = dataset.update(changed, old=table)
+    assert 0.5 < edition.changes.hides["change"] < 0.65
+    dataset = vault.dataset("people", source=changed)
+
+    def left(wanted):
+        after = dataset.release(to="b", noise=1.0, raw=True).to_arrow()
+        np.testing.assert_array_equal(before["height"].to_numpy(), after["height"].to_numpy())
+        seen = np.array([before["cost"].to_numpy(), after["cost"].to_numpy()])
+        means = np.repeat(seen.reshape(2, persons, rows).mean(axis=2), rows, axis=1)
+        beside = np.roll(seen.reshape(2, persons, rows), 1, axis=2).reshape(2, -1)
+        half = rng.integers(0, 2, persons)[of]
+        return left_of(wanted, np.vstack([seen, means, beside]).T, half)
+
+    mean = np.repeat(more.reshape(persons, rows).mean(axis=1), rows)
+    between = more - np.roll(more.reshape(persons, rows), 1, axis=1).ravel()
+    asked = mean if alike else between
+    assert left(asked) > 0.475
+    assert min(left(cost), left(later)) > 0.475
+    # negative control: fresh noise of rows alone, or of persons alone
+    silent, make = "_later_of_persons" if alike else "_later", PersonHistoryReader.__init__
+
+    def only_one(self, *args, **named):
+        make(self, *args, **named)
+        readers = getattr(self, silent).items()
+        setattr(self, silent, {e: SimpleNamespace(white=nothing(r.white)) for e, r in readers})
+
+    monkeypatch.setattr(PersonHistoryReader, "__init__", only_one)
+    assert left(asked) < 0.35
+
+
+def nothing(white):
+    """A path that is 0 at all levels."""
+    return lambda ids: ((index, 0 * path) for index, path in white(ids))
+
+
+def test_rows_that_did_not_change_keep_their_noise_and_those_that_came_have_their_person_s(vault):
+    table = numbered(slow_costs(300, 5, past=0.5))
+    cost = table["cost"].to_numpy().copy()
+    cost[::7] += 1.0
+    changed = numbered(slow_costs(300, 5, past=0.5), cost=cost)
+    gone = changed.filter(pa.array(np.arange(1500) % 11 != 3))
+    more = gone.slice(0, 2).set_column(0, "id", pa.array([5000, 5001]))
+    new = pa.concat_tables([gone, more.set_column(3, "cost", pa.array([0.3, -0.2]))])
+    dataset, before = released(vault, table, key="id")
+    edition = dataset.update(new, old=table)
+    assert (edition.changes.came, edition.changes.went) == (2, 137)
+    after = vault.dataset("people", source=new).release(to="b", noise=1.0, raw=True).to_arrow()
+    old = {k: (h, c) for k, h, c in zip(*before.select(KEYED).to_pydict().values(), strict=True)}
+    stayed = set(np.flatnonzero(np.arange(1500) % 7).tolist())
+    heights = {}
+    for place, (key, height, cost) in enumerate(
+        zip(*after.select(KEYED).to_pydict().values(), strict=True)
+    ):
+        number = int(new["id"][place].as_py())
+        heights.setdefault(new["patient"][place].as_py(), set()).add(height)
+        if number < 1500:
+            assert old[key][0] == height
+            assert (old[key][1] == cost) == (number in stayed)
+    assert all(len(each) == 1 for each in heights.values())
+
+
+KEYED = ["id", "height", "cost"]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"height": lambda values: values + 1.0}, "'height': so far the same in all rows"),
+        ({"patient": lambda values: np.roll(values, 1)}, "'patient' changed in"),
+    ],
+)
+def test_an_update_refuses_the_part_that_cannot_be_hidden(vault, change, message):
+    table = numbered(slow_costs(100, 5))
+    [(name, how)] = change.items()
+    other = numbered(slow_costs(100, 5), **{name: how(table[name].to_numpy())})
+    dataset, _ = released(vault, table, key="id")
+    with pytest.raises(ColumnError, match=message):
+        dataset.update(other, old=table)
+    assert len(dataset.editions) == 1
+
+
+def test_an_update_of_a_table_with_categories_of_persons_is_refused(vault):
+    table = numbered(panel())
+    dataset, _ = released(vault, table, key="id")
+    with pytest.raises(ColumnError, match="categories of persons"):
+        dataset.update(table, old=table)
 
 
 def test_donors_come_from_the_registered_rows_alone(vault):

@@ -37,6 +37,7 @@ from cornerwave.noise import (
     Rules,
     Transition,
     drifting_history,
+    for_rows,
     noise_across,
     personal_history,
 )
@@ -62,6 +63,8 @@ def hidden_of_changing(
     value, of the mean of all editions and of each change.
     """
     shape, least = frozen.covariance + frozen.excess, dict[str, float]()
+    if frozen.persons is not None:  # averages or differences of rows leave one half of the noise
+        editions = [tuple(map(for_rows, rules)) for rules in editions]
     for rules in _sequences(editions):
         # only questions about columns that changed: the others hide what they always did
         moving = sorted({column for rule in rules if rule for column in rule.columns})

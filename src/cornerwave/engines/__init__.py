@@ -17,6 +17,7 @@ from cornerwave.engines._passes import (
     SamplePass,
     batch_order,
     check_order,
+    constants_of,
     survey_batch,
 )
 from cornerwave.errors import SourceError
@@ -40,6 +41,7 @@ __all__ = [
     "SamplePass",
     "batch_order",
     "check_order",
+    "constants_of",
     "survey_batch",
 ]
 

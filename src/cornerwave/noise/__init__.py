@@ -14,8 +14,11 @@ Transition, Rules, HistoryReader, ChangedRows    rows that changed: their noise 
 
 from cornerwave.noise._carried import (
     HistoryReader,
+    PersonHistoryReader,
     Rules,
     drifting_history,
+    for_persons,
+    for_rows,
     noise_across,
     personal_history,
 )
@@ -82,6 +85,7 @@ __all__ = [
     "MovedCells",
     "MovedRows",
     "Past",
+    "PersonHistoryReader",
     "PersonNoise",
     "PersonReader",
     "Reader",
@@ -103,6 +107,8 @@ __all__ = [
     "drifting_history",
     "exact_transition",
     "factor",
+    "for_persons",
+    "for_rows",
     "grid_of",
     "hat_matrix",
     "kinds_of",

@@ -9,16 +9,22 @@ U_e is the white path of edition e: the same streams and the same order of level
 a key of the edition's own. So the noise of a row is a function of the key, its id, the level
 and which editions changed it by which of their rules; a row that none changed has the noise of
 the first edition, bit for bit. The arithmetic is strict, every sum from left to right.
+
+Of a person with several rows, W_0 is the noise of the person and the row (`_person_noise`), and U_e
+are two paths, of the person and of the row, over sqrt(2): rows of a person may change alike, or
+each by itself. Their rules have B times sqrt(2), so that either is hidden (`for_persons`).
 """
 
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from cornerwave import _core
 from cornerwave.arrays import Floats, Ids, Ints
 from cornerwave.keyed import expand
+from cornerwave.noise._person_noise import PersonNoise, PersonReader
 from cornerwave.noise._reading import Reader, Reading
 from cornerwave.noise._transition import LASTING, LASTING_FIRST, Transition
 
@@ -43,26 +49,46 @@ class HistoryReader:
         rules: Mapping[int, Sequence[Transition]],
         rows: int,
     ) -> None:
-        columns = len(factor)
         self._factor, self._rules = factor, dict(sorted(rules.items()))
-        self._first = Reader(reading, key, columns=columns, rows=rows)
-        self._later = {
+        self._first, self._later = self._readers(reading, key, rows)
+
+    def _readers(self, reading: Reading, key: bytes, rows: int) -> tuple[Reader, dict[int, Reader]]:
+        """Return what reads the path of the first edition, and those of later ones."""
+        columns = len(self._factor)
+        later = {
             edition: Reader(reading, edition_key(key, edition), columns=columns, rows=rows)
             for edition in self._rules
         }
+        return Reader(reading, key, columns=columns, rows=rows), later
 
     def noise(self, ids: Ids, kinds: Mapping[int, Ints]) -> Iterator[tuple[int, Floats]]:
         """Yield (index, W) for each wanted level; W has the shape (columns, rows).
 
         `kinds` says for some editions which of its rules each row follows; -1 is none.
         """
-        rows_of = {edition: np.flatnonzero(kinds[edition] >= 0) for edition in sorted(kinds)}
-        changed = {edition: rows for edition, rows in rows_of.items() if len(rows)}
-        fresh = [self._later[edition].white(ids[rows]) for edition, rows in changed.items()]
-        # all readers follow one plan, so they reach the levels in the same order
-        for (index, white), *later in zip(self._first.white(ids), *fresh, strict=True):
+        yield from self._carried(
+            self._shaped(ids), kinds, lambda edition, rows: self._later[edition].white(ids[rows])
+        )
+
+    def _shaped(self, ids: Ids) -> Iterator[tuple[int, Floats]]:
+        """Yield the noise of the first edition."""
+        for index, white in self._first.white(ids):
             noise = np.empty(white.shape)
             _core.shape_white(self._factor, white, noise)
+            yield index, noise
+
+    def _carried(
+        self,
+        first: Iterator[tuple[int, Floats]],
+        kinds: Mapping[int, Ints],
+        fresh_of: Callable[[int, Ints], Iterator[tuple[int, Floats]]],
+    ) -> Iterator[tuple[int, Floats]]:
+        """Yield what editions made of the noise of the first, with their fresh paths."""
+        rows_of = {edition: np.flatnonzero(kinds[edition] >= 0) for edition in sorted(kinds)}
+        changed = {edition: rows for edition, rows in rows_of.items() if len(rows)}
+        fresh = [fresh_of(edition, rows) for edition, rows in changed.items()]
+        # all readers follow one plan, so they reach the levels in the same order
+        for (index, noise), *later in zip(first, *fresh, strict=True):
             lasting = LASTING_FIRST * noise
             for (edition, rows), (_, path) in zip(changed.items(), later, strict=True):
                 self._carry(edition, kinds[edition], rows, path, noise, lasting)
@@ -83,6 +109,52 @@ class HistoryReader:
                 carry, recall, new = rules
                 _core.carry_over(carry, old, recall, kept, new, fresh, after)
                 out[columns[:, None], here] = after
+
+
+class PersonHistoryReader(HistoryReader):
+    """The same for rows of persons, whose first noise is `persons`."""
+
+    def __init__(
+        self,
+        reading: Reading,
+        key: bytes,
+        of_persons: bytes,
+        *,
+        persons: PersonNoise,
+        rules: Mapping[int, Sequence[Transition]],
+        rows: int,
+    ) -> None:
+        """`key` is that of rows, `of_persons` that of persons."""
+        super().__init__(reading, key, factor=persons.shape, rules=rules, rows=rows)
+        self._persons = PersonReader(reading, key, of_persons, noise=persons, rows=rows)
+        _, self._later_of_persons = self._readers(reading, of_persons, rows)
+
+    def noise_of(
+        self, ids: Ids, units: Ids, times: Floats | None, kinds: Mapping[int, Ints]
+    ) -> Iterator[tuple[int, Floats]]:
+        """Yield (index, W) for each wanted level, given rows' ids, units and times."""
+
+        def fresh(edition: int, rows: Ints) -> Iterator[tuple[int, Floats]]:
+            own, shared = self._later[edition], self._later_of_persons[edition]
+            for (index, one), (_, two) in zip(
+                own.white(ids[rows]), shared.white(units[rows]), strict=True
+            ):
+                yield index, SQRT_HALF * (one + two)
+
+        yield from self._carried(self._persons.noise(ids, units, times), kinds, fresh)
+
+
+SQRT_HALF = 0.5**0.5
+
+
+def for_persons(rule: Transition) -> Transition:
+    """Return the rule for rows of persons: as much fresh noise for what rows of one share."""
+    return replace(rule, fresh=rule.fresh / SQRT_HALF)
+
+
+def for_rows(rule: Transition) -> Transition:
+    """Return such a rule with the fresh noise that is left if rows of a person are compared."""
+    return replace(rule, fresh=rule.fresh * SQRT_HALF)
 
 
 # --------------------------------------------------------------------------------------------------

@@ -31,6 +31,7 @@ from cornerwave.noise import (
     Memory,
     MovedCells,
     Past,
+    PersonHistoryReader,
     PersonNoise,
     PersonReader,
     Reader,
@@ -218,7 +219,7 @@ class Recipe:
         else:
             self._add_persons_noise(frozen.persons, group, x, copies)
         if self.past is not None:
-            self._carry_over(self.past, group.ids, x, copies)
+            self._carry_over(self.past, group, x, copies)
         return [copies[lattice_index(noise)] for noise in self._levels]
 
     def _add_noise(self, ids: Ids, x: Floats, copies: Mapping[int, Floats]) -> None:
@@ -251,24 +252,39 @@ class Recipe:
             self._reading, secrets.noise, secrets.persons, noise=noise, rows=self._block_rows
         )
 
-    def _carry_over(self, past: Past, ids: Ids, x: Floats, copies: Mapping[int, Floats]) -> None:
+    def _carry_over(
+        self, past: Past, group: Group, x: Floats, copies: Mapping[int, Floats]
+    ) -> None:
         """Give rows that an edition changed the noise that this made of theirs."""
-        rows, kinds = past.of(ids)
+        rows, kinds = past.of(group.ids)
+        times = row_times(group.table, self.frozen.schema)
         reader = self._pasts.pop() if self._pasts else self._new_past(past)
         for start in range(0, len(rows) if len(x) else 0, self._block_rows):
             some = slice(start, start + self._block_rows)
             here, own = rows[some], {edition: found[some] for edition, found in kinds.items()}
-            for index, noise in reader.noise(ids[here], own):
+            ids, when = group.ids[here], None if times is None else times[here]
+            made = (
+                reader.noise_of(ids, group.units[here], when, own)
+                if isinstance(reader, PersonHistoryReader)
+                else reader.noise(ids, own)
+            )
+            for index, noise in made:
                 copies[index][:, here] = add_noise_on_grid(x[:, here], noise, self.frozen.grid)
         self._pasts.append(reader)
 
     def _new_past(self, past: Past) -> HistoryReader:
+        frozen, secrets, rows = self.frozen, self._noise_secrets, self._block_rows
+        if frozen.persons is not None:
+            return PersonHistoryReader(
+                self._reading,
+                secrets.noise,
+                secrets.persons,
+                persons=frozen.persons,
+                rules=past.rules,
+                rows=rows,
+            )
         return HistoryReader(
-            self._reading,
-            self._noise_secrets.noise,
-            factor=self.frozen.factor,
-            rules=past.rules,
-            rows=self._block_rows,
+            self._reading, secrets.noise, factor=frozen.factor, rules=past.rules, rows=rows
         )
 
     def _new_reader(self) -> Reader:

@@ -40,6 +40,7 @@ from cornerwave.engines import (
     BatchSurveyor,
     batch_order,
     check_order,
+    constants_of,
     engine_for,
     is_here,
     survey_batch,
@@ -53,6 +54,7 @@ from cornerwave.noise import (
     Changes,
     MovedCells,
     changed_cells,
+    for_persons,
     moves_key,
     returning_transitions,
     transitions,
@@ -143,9 +145,10 @@ def record_edition(
     check_moves(edition, dataset.editions, brought.advancing)
     of_batch = brought.surveyor.marks(survey).to_json()
     kept = {**(attachments or {}), **_compared(dataset, edition, brought, of_batch, ledger)}
-    if survey.persons is not None and (content := ledger.attachment(dataset.entry, PEOPLE)):
+    came = brought.newcomers or survey
+    if came.persons is not None and (content := ledger.attachment(dataset.entry, PEOPLE)):
         people, less = check_all_persons(
-            dataset.registered, brought.surveyor, AllPersons.read(content), survey
+            dataset.registered, brought.surveyor, AllPersons.read(content), came
         )
         drift, kept[PEOPLE] = replace(drift, persons=less), people.to_bytes()
     now, *before = ledger.marks(dataset.entry)
@@ -338,11 +341,7 @@ def update_table(
     frozen, last = dataset.frozen, dataset.editions[-1]
     dataset.check_open()
     accepted = accepted_moves(advancing, frozen.categories)
-    if frozen.schema.unit is not None:
-        raise ColumnError(
-            f"{dataset.name!r} has persons with several rows ({frozen.schema.unit}): new rows can "
-            "be appended, but rows that are there cannot be changed. Append, or register anew"
-        )
+    _check_persons_can_change(dataset)
     if frozen.schema.key is None:
         raise ColumnError(
             f"{dataset.name!r} has no key column, so nobody can say which row of the new table is "
@@ -390,13 +389,41 @@ def update_table(
             source=str(source.path) if source.path else None,
             changes=changed.counted(hides=hidden_after(frozen, rows.followed), moves=moves),
         )
-        brought = Brought(surveyor, moved + newcomers, ranges, newcomers, accepted)
+        survey = replace(moved + newcomers, constants=_constants(source, frozen, secrets))
+        brought = Brought(surveyor, survey, ranges, newcomers, accepted)
         moved_rows = changed.moves.rows(moves_key(changed.noise.noise, edition.number))
         beside = {
             changes_name(edition.number): rows.to_bytes(),
             moves_name(edition.number): moved_rows.to_bytes(),
         }
         return record_edition(dataset, edition, source, brought, keys, ledger, beside)
+
+
+def _constants(source: Source, frozen: Frozen, secrets: RowSecrets) -> PersonValues | None:
+    """Return the values of a table in columns that were constant in each person."""
+    constant = frozen.persons.named(frozen.schema.perturbed) if frozen.persons else ()
+    types = frozen.source_types
+    engine = engine_for(source, frozen.schema, types, secrets, keep_keys=None)
+    return constants_of(engine, constant, frozen.schema, secrets)
+
+
+def _check_persons_can_change(dataset: "Dataset") -> None:
+    """Raise ColumnError for a table of persons whose rows have to stay as they are."""
+    frozen = dataset.frozen
+    if frozen.schema.unit is None:
+        return
+    if frozen.family is not None:
+        raise ColumnError(
+            f"{dataset.name!r} is linked with other tables: new rows can be appended, but rows "
+            "that are there cannot be changed, since other tables may repeat their noise. Append"
+        )
+    if frozen.categories:
+        names = [name for group in frozen.categories for name in group.columns]
+        raise ColumnError(
+            f"{dataset.name!r} has categories of persons ({listed(names)}): a person's history is "
+            "replaced by that of another one in the table, and if rows that are there changed, "
+            "copies would show who was replaced. Append new rows, or register without categories"
+        )
 
 
 def _new_keys(
@@ -454,6 +481,7 @@ class _Changed:
         self.moves.take_went(went.ids[:, 0], went.words[numbers:])
         if not len(differing.new):
             return
+        self._check_persons(differing)
         differ = np.count_nonzero(differing.old.words != differing.new.words, axis=1)
         self._columns.update(
             dict(zip((*schema.perturbed, *schema.encoded), differ.tolist(), strict=True))
@@ -468,9 +496,27 @@ class _Changed:
         rows = cells.any(axis=0)
         self._keep(differing.new.ids[rows, 0], cells[:, rows], back[rows])
 
+    def _check_persons(self, differing: Differing) -> None:
+        """Raise ColumnError for rows that went to another person, or to another time."""
+        schema = self._frozen.schema
+        names = [*schema.perturbed, *schema.encoded]
+        for name in filter(None, (schema.unit, schema.time)):
+            place = names.index(name) if name in names else None
+            if place is None:
+                continue
+            moved = differing.old.words[place] != differing.new.words[place]
+            if moved.any():
+                raise ColumnError(
+                    f"{name!r} changed in {np.count_nonzero(moved):,} rows: a row keeps its person "
+                    "and its time, on which its noise depends. Restore them, or leave these rows "
+                    "out"
+                )
+
     def came_back(self, hashes: Words) -> None:
         """Take rows of an earlier edition that come back: all of their values do."""
         vary = np.asarray(self._frozen.grid > 0)[:, None]
+        if self._frozen.persons is not None:  # what is constant in a person has one noise
+            vary[list(self._frozen.persons.constant)] = False
         self.returned = np.append(self.returned, hashes)
         self._keep(hashes, np.tile(vary, len(hashes)), np.ones(len(hashes), dtype=bool))
 
@@ -497,6 +543,8 @@ class _Changed:
         shape = frozen.covariance + frozen.excess
         returning = returning_transitions(cells[:, back], shape)
         rules = transitions(self.changes, shape)
+        if frozen.persons is not None:
+            rules, returning = (tuple(map(for_persons, each)) for each in (rules, returning))
         return ChangedRows.of(hashes, cells, rules, back=back, returning=returning)
 
     def counted(self, *, hides: Mapping[str, float], moves: Mapping[str, Moved]) -> RowChanges:
