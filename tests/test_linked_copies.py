@@ -9,14 +9,19 @@ from statistics import NormalDist
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from cornerwave import cli
+from cornerwave.audit import PersonsBeside, audit
 from cornerwave.errors import ColumnError, SourceError
+from cornerwave.ledger import Key
 from cornerwave.levels import Privacy
 from cornerwave.miner import Copy, LinkedCopy
 from cornerwave.outputs import read_metadata
+from cornerwave.sources import open_source
+from cornerwave.spec import CopyMetadata
 from cornerwave.vault import Vault
 
 PERSONS = 1200
@@ -219,7 +224,8 @@ def places(tmp_path_factory):
     visits.to_parquet(folder / "v.parquet")
     more = visits.head(200).assign(visit=visits.visit.head(200) + 10**6, cost=visits.cost + 1)
     more.to_parquet(folder / "more.parquet")
-    dataset = Vault.create(folder / "vault").register_linked(
+    # a fixed key: an audit must be clean
+    dataset = Vault.create(folder / "vault", key=Key(bytes(range(32)))).register_linked(
         "clinic",
         {"patients": folder / "p.csv", "visits": folder / "v.parquet"},
         unit="patient",
@@ -251,6 +257,7 @@ def test_questions_are_answered_for_all_tables(run, places):
     shown = run("ledger", "clinic")
     assert "clinic.patients: 800 rows" in shown
     assert "clinic.visits: " in shown
+    assert run("ledger", "clinic", "--against", "ann.zip").count("ann.zip: known, clinic.") == 2
     levels = run("levels", "clinic")
     assert "least privacy" in levels
     assert "clinic.visits: What stays hidden" in levels
@@ -287,3 +294,46 @@ def test_tables_grow_one_by_one_and_are_renamed_and_closed_together(run, places)
         assert run("close", "ward", *at).count("Closed ward.") == 2
     finally:
         shutil.rmtree(places / "other")
+
+
+# --------------------------------------------------------------------------------------------------
+# The audit: what copies of other tables show of a person counts.
+
+
+def test_an_audit_of_linked_tables_is_clean(run):
+    shown = json.loads(run("audit", "clinic", "ann.zip", "bob.zip", "--json"))
+    assert set(shown) == {"clinic.patients", "clinic.visits"}
+    for each in shown.values():
+        assert each["clean"], each["verdict"]
+        assert each["persons"] is not None  # also of the table with one row for each
+    assert "p.csv is not a folder, a .zip" in run("audit", "clinic", "p.csv", code=2)
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_an_audit_finds_what_another_table_reveals(shared):
+    """Rows of patients with enough noise of their own: visits with independent noise give it away.
+
+    Of risk, given risk and the mean of eight costs with independent noise, about a third is left;
+    with one noise for all, a half.
+    """
+    rng = np.random.default_rng(5)
+    persons, rows = 3000, 8
+    level = rng.normal(size=persons)
+    noise = rng.normal(size=(2, persons))
+    who = np.repeat(np.arange(persons), rows)
+    names = np.array([f"p{i}" for i in range(persons)])
+    patients = pa.table({"patient": names, "risk": level})
+    own = noise[0] if shared else noise[1]
+    copy = pa.table({"patient": names, "risk": level + noise[0]})
+    visits = pa.table({"patient": names[who], "cost": (level + own)[who]})
+    other = (open_source(visits), CopyMetadata(unit="patient"))
+    alone = audit(patients, [copy], unit="patient", privacy=[0.5])
+    assert not [each for each in alone.faults if each.name == "persons"]
+    joined = audit(
+        patients, [copy], unit="patient", privacy=[0.5], others=[PersonsBeside.of([other])]
+    )
+    found = [each for each in joined.faults if each.name == "persons"]
+    assert bool(found) != shared
+    left = next(left.hidden for _, left in joined.linked.left if left.attack == "value")
+    # N(0, 1) seen with noise 1 once, or twice independently; chance is 1/sqrt(n)
+    assert left == pytest.approx(1 / 2 if shared else 1 / 3, abs=6 / np.sqrt(persons) / 2)

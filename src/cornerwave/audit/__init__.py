@@ -1,6 +1,7 @@
 """Copies in files, attacked and checked: what recipients can recover, measured.
 
     audit, Audit       read source and copies, accumulate, test, judge        (_audit, the spine)
+    PersonsBeside      what holders of a copy have of its persons from other tables (_other_tables)
     Aligned, audit_aligned    the same, of rows that an engine reads          (_alignment)
     attack_copies, attack_document    the adversary's view: the original, estimated from copies
                                                                                   (_recovery)
@@ -30,6 +31,7 @@
                  _groupings                ways to group rows by it, and which are worth an estimate
                  _attacks, _fits           the attacks, and the estimators that they use
     persons:     _linked                   what copies hide of a person whose rows are linked
+                 _other_tables             what copies of other tables show of the same persons
 
 What is kept of rows are passes (cornerwave.passes): parts of a table add up, in any order.
 The audit imports no key and no ledger: an auditor has neither.
@@ -52,6 +54,7 @@ from cornerwave.audit._audit import (
 )
 from cornerwave.audit._chance import ALPHA, refuse_overflow
 from cornerwave.audit._numbers import Exposed, count_exposed
+from cornerwave.audit._other_tables import PersonsBeside
 from cornerwave.audit._recovery import Recovered, attack_copies, attack_document
 from cornerwave.audit._sections import audit_document
 from cornerwave.audit._verdict import as_json, notes, verdict
@@ -68,6 +71,7 @@ __all__ = [
     "Audit",
     "BlockReading",
     "Exposed",
+    "PersonsBeside",
     "Recovered",
     "as_json",
     "attack_copies",

@@ -188,7 +188,8 @@ class Aligned:
         changed: list[str] = []
         for i, copy in enumerate(opened):
             if key is not None and not is_matched and not _same_order(truth, copy, key):
-                opened[i] = _sorted_like(truth, copy, wanted, key)
+                shown = [unit] if unit and unit in copy.schema.names else []
+                opened[i] = _sorted_like(truth, copy, [*wanted, *shown], key)
                 changed.append(names[i])
         return cls(
             source=truth,
@@ -312,10 +313,15 @@ class Aligned:
             yield block
             start, first = start + block.rows, end
 
-    def values_at(self, name: str, places: Ints) -> tuple[list[Any], Ints]:
-        """Return the distinct values of a column of the source in some rows, and their codes."""
+    def values_at(
+        self, name: str, places: Ints, table: Source | None = None
+    ) -> tuple[list[Any], Ints]:
+        """Return the distinct values of a column in some rows, and their codes.
+
+        Of the source, or of another of the tables.
+        """
         parts, start = [], 0
-        for group in self.source.groups([name], BLOCK_ROWS):
+        for group in (table or self.source).groups([name], BLOCK_ROWS):
             end = start + group.num_rows
             inside = places[(places >= start) & (places < end)] - start
             parts.append(group.column(name).take(pa.array(inside)))

@@ -50,6 +50,7 @@ from cornerwave.audit._numbers import (
     NumbersRead,
     too_few,
 )
+from cornerwave.audit._other_tables import PersonsBeside
 from cornerwave.audit._row_checks import check_order
 from cornerwave.audit._sums import Statistics
 from cornerwave.audit._whole import WHOLE_FAMILIES, Left
@@ -213,21 +214,25 @@ def audit(
     key: str | None = None,
     unit: str | None = None,
     privacy: Sequence[float] | None = None,
+    others: Sequence[PersonsBeside] = (),
     progress: Progress = lambda rows: None,
 ) -> Audit:
     """Audit copies of a source: files or frames, aligned by position or by a key column.
 
     `unit` is the column whose values the rows of one person share; by default, what copies state.
-    `privacy` is what each copy should hide of every column; by default, what it states.
+    `privacy` is what each copy should hide of every column; by default, what it states. `others` is
+    what the holder of each copy has of the same persons, from copies of other tables.
     Raises SourceError or ColumnError if they are not copies of the same rows, LevelError if
     `privacy` does not fit.
     """
     aligned = Aligned.of(source, copies, key=key, unit=unit, privacy=privacy)
-    return audit_aligned(aligned, progress)
+    return audit_aligned(aligned, progress, others)
 
 
 @refuse_overflow()
-def audit_aligned(aligned: Aligned, progress: Progress = silent) -> Audit:
+def audit_aligned(
+    aligned: Aligned, progress: Progress = silent, others: Sequence[PersonsBeside] = ()
+) -> Audit:
     """Audit copies whose rows lie beside those of their source, wherever passes over them run."""
     # rows of a person share noise: checks of independent rows see one of each
     aligned = aligned.one_row_each()
@@ -256,7 +261,7 @@ def audit_aligned(aligned: Aligned, progress: Progress = silent) -> Audit:
     # everything in a copy together, against what it states
     whole = gather_everything(aligned, rows, numbers=read, categories=shown, lone=lone)
     judged = whole.judge(SHARE)
-    together = LinkedEvidence.of(whole, aligned)
+    together = LinkedEvidence.of(whole, aligned, others)
     linked = together.audit(SHARE) if together else None
     scarce = unjudged if read and read.scarce else {}
     missed = untested(aligned, {**aligned.left_out, **scarce}, numbers, categories, judged)

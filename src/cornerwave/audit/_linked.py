@@ -11,7 +11,8 @@ scored in, on what the copy shows: the row and row j, the person's means, the nu
 rows m, and means and rows over m, since fewer rows say less. Categories enter by their coordinates
 (_attacks), and for them the vote counts too: the value that the copy shows in most of the person's
 rows. All copies together are one more adversary: they must not hide less than the best of them
-states.
+states. Copies of other tables of the same persons say more: what they show of a person counts too
+(_other_tables).
 
 The order of a person's rows may say more, as in a series of years. Then the rows around a row and
 its place count too: against what is stated, or as a note where the owner chose to keep the order.
@@ -21,11 +22,12 @@ error from person to person.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from cornerwave.arrays import Floats, Ints, lengths_of
 from cornerwave.audit._alignment import Aligned
@@ -33,6 +35,7 @@ from cornerwave.audit._attacks import Target
 from cornerwave.audit._chance import ALPHA, LEAST_ROWS, Check, Family
 from cornerwave.audit._everything import gather_rows
 from cornerwave.audit._fits import boost, ridge, split, standard
+from cornerwave.audit._other_tables import PersonsBeside
 from cornerwave.audit._whole import Left, Loss, WholeEvidence
 from cornerwave.choices import SHUFFLE
 
@@ -130,6 +133,8 @@ class LinkedView:
     history: History
     columns: Mapping[str, Floats]
     votes: Mapping[str, Floats]
+    beside: Floats = field(default_factory=lambda: np.empty((0, 0)))
+    """What copies of other tables show of the persons (k, persons), NaN where nothing."""
 
     def near(self, name: str) -> list[str]:
         """Return a column, then the others, closest first, as many as have room."""
@@ -157,6 +162,8 @@ class LinkedView:
         means = history.means(rows)
         votes = [self.votes[each] for each in names if each in self.votes]
         of_person = [means, means * one_of_m, one_of_m[None], *votes]
+        if len(self.beside):
+            of_person += [_filled(self.beside), np.isfinite(self.beside[-1:])]
         if kind == MEAN:
             return standard(np.vstack(of_person))
         few = history.spread(one_of_m[None])
@@ -186,12 +193,21 @@ class LinkedEvidence:
     history: History
     unit: str
     total: int
+    beside: Sequence[Floats] = ()
+    """What copies of other tables show of the persons, copy by copy."""
 
     @classmethod
-    def of(cls, evidence: WholeEvidence, aligned: Aligned) -> "LinkedEvidence | None":
-        """Read all rows of some persons; None if rows do not belong to persons, or one to each."""
+    def of(
+        cls, evidence: WholeEvidence, aligned: Aligned, others: Sequence[PersonsBeside] = ()
+    ) -> "LinkedEvidence | None":
+        """Read all rows of some persons; None if rows do not belong to persons, or one to each.
+
+        One to each is enough where copies of `others` show the same persons.
+        """
         whole, persons = aligned.whole, aligned.persons
-        if whole is None or persons is None or persons.sizes.max(initial=0) < 2:
+        if whole is None or persons is None:
+            return None
+        if persons.sizes.max(initial=0) < 2 and not others:
             return None
         places, person = persons.sampled(MOST_LINKED_ROWS, MOST_OF_ONE)
         ascending = np.argsort(places, kind="stable")
@@ -199,12 +215,14 @@ class LinkedEvidence:
         rows = gather_rows(evidence, whole, places[ascending])
         rows = replace(rows, ordered=evidence.ordered)
         rows, time = rows.taken(back), aligned.stated.time
+        first = places[History(person).starts]
+        beside = [_beside(whole, i, first, each) for i, each in enumerate(others)]
         if time is None or time not in whole.source.schema.names:
-            return cls(rows, History(person), persons.unit, persons.count)
+            return cls(rows, History(person), persons.unit, persons.count, beside)
         when = _ranks(*whole.values_at(time, places[ascending]))[back]
         in_time = np.lexsort((when, person))
         history = History(person, in_time=True)
-        return cls(rows.taken(in_time), history, persons.unit, persons.count)
+        return cls(rows.taken(in_time), history, persons.unit, persons.count, beside)
 
     @property
     def persons(self) -> int:
@@ -225,6 +243,7 @@ class LinkedEvidence:
             self.history,
             {n: np.vstack([each.columns[n] for each in shown]) for n in shown[0].columns},
             {n: np.vstack([each.votes[n] for each in shown]) for n in shown[0].votes},
+            np.vstack([each.beside for each in shown]),
         )
         return [*alone, (tuple(copies), joined)]
 
@@ -234,7 +253,8 @@ class LinkedEvidence:
             each.name: _vote(self.history, columns[each.name])
             for each in self.everything.categories[0]
         }
-        return LinkedView(self.history, columns, votes)
+        beside = self.beside[i] if self.beside else np.empty((0, 0))
+        return LinkedView(self.history, columns, votes, beside)
 
     def targets(self, kind: str) -> dict[str, Target]:
         """Return what is estimated of each column, where there is enough of it that varies."""
@@ -359,6 +379,20 @@ class LinkedAudit:
     left: tuple[LinkedLeft, ...]
     in_order: tuple[tuple[int, Left], ...]
     learned: tuple[Mapping[str, float], ...]
+
+
+def _beside(aligned: Aligned, copy: int, places: Ints, others: PersonsBeside) -> Floats:
+    """Return what others show of the persons of some rows, by what names them in a copy."""
+    table, unit = aligned.copies[copy], aligned.persons.unit if aligned.persons else ""
+    if unit not in table.schema.names:
+        return np.empty((0, len(places)))
+    ascending = np.argsort(places, kind="stable")
+    values, codes = aligned.values_at(unit, places[ascending], table)
+    names = np.array([*map(str, values), ""], dtype=object)[codes]
+    shown = others.at(pa.array(names, pa.string()))
+    back = np.empty_like(shown)
+    back[:, ascending] = shown
+    return back
 
 
 def _ranks(values: Sequence[Any], codes: Ints) -> Ints:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cornerwave.cli._linked_audit import audit_linked, linked_audit_document, linked_named
 from cornerwave.cli._options import AlignOption, JsonOption, VaultOption, open_vault
 from cornerwave.cli._screen import print_table, progress, say, show, tell
 from cornerwave.errors import ColumnError, ExtraMissing, SourceError, VaultError, spelled
@@ -33,7 +34,9 @@ class Method(StrEnum):
 
 
 def audit(
-    source: Annotated[str, typer.Argument(help="The original table.")],
+    source: Annotated[
+        str, typer.Argument(help="The original table, or the name of linked tables in the vault.")
+    ],
     copies: Annotated[list[Path], typer.Argument(help="Copies of it, made by any tool.")],
     key: AlignOption = None,
     unit: Annotated[
@@ -61,14 +64,18 @@ def audit(
     from cornerwave.audit import audit_document
     from cornerwave.sources import open_source, place_of
 
-    with progress("Auditing") as advance, ExitStack() as closing:
-        truth = open_source(source, reading=_as_read(reading, copies))
-        as_copied, done = _as_copied(truth, copies, key, vault, closing)
-        result = run(as_copied, copies, key=key, unit=unit, privacy=privacy, progress=advance)
-        result = replace(result, source=place_of(source).name)  # not that of its rows in order
-    for line in done:
-        say(line)
-    document = audit_document(result)
+    if (linked := linked_named(source, vault)) is not None:
+        found = audit_linked(linked, copies, unit=unit, privacy=privacy)
+        document, clean = linked_audit_document(source, found), all(a.clean for a in found.values())
+    else:
+        with progress("Auditing") as advance, ExitStack() as closing:
+            truth = open_source(source, reading=_as_read(reading, copies))
+            as_copied, done = _as_copied(truth, copies, key, vault, closing)
+            result = run(as_copied, copies, key=key, unit=unit, privacy=privacy, progress=advance)
+            result = replace(result, source=place_of(source).name)  # not that of its rows in order
+        for line in done:
+            say(line)
+        document, clean = audit_document(result), result.clean
     if html is not None:
         from cornerwave.documents import page
         from cornerwave.outputs import write_text
@@ -78,7 +85,7 @@ def audit(
     if not as_json:  # the first line has scrolled away
         typer.echo()
         tell(document.verdict)
-    if not result.clean:
+    if not clean:
         raise typer.Exit(FOUND)
 
 

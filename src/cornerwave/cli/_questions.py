@@ -1,5 +1,6 @@
 """What the owner asks of a vault: levels, ledger, coalition, report."""
 
+from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -23,6 +24,7 @@ from cornerwave.kinds import JsonObject
 if TYPE_CHECKING:
     from cornerwave.editions import Edition
     from cornerwave.sources import Source
+    from cornerwave.spec import CopyMetadata
     from cornerwave.vault import Dataset, LinkedDataset
 
 
@@ -109,11 +111,9 @@ def _lines(given: list[str]) -> list[str]:
 def _check_copies(copies: list[Path], datasets: "list[Dataset]") -> None:
     """Report whether the ledger knows each copy's dataset and level. Exits 1 if not."""
     from cornerwave.levels import Level
-    from cornerwave.outputs import read_metadata
 
     unknown = 0
-    for path in copies:
-        stated = read_metadata(path)
+    for path, stated in _stated_by(copies):
         if stated is None or stated.dataset is None or stated.noise is None:
             raise SourceError(
                 f"{path} has no metadata of Cornerwave, so its dataset and level are unknown"
@@ -129,6 +129,17 @@ def _check_copies(copies: list[Path], datasets: "list[Dataset]") -> None:
             )
     if unknown:
         raise typer.Exit(1)
+
+
+def _stated_by(copies: list[Path]) -> "Iterator[tuple[Path, CopyMetadata | None]]":
+    """Yield what copies state about themselves; those of linked tables table by table."""
+    from cornerwave.outputs import is_linked_copy, linked_files, read_metadata
+
+    for path in copies:
+        if is_linked_copy(path):
+            yield from ((path, each.stated) for each in linked_files(path).values())
+        else:
+            yield path, read_metadata(path)
 
 
 def _dataset_json(dataset: "Dataset") -> JsonObject:

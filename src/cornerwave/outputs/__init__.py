@@ -8,6 +8,7 @@ not at all. To add a format: an encoder like those in `_formats.py`; to add a pl
 from cornerwave.outputs._destination import Destination, RowDestination, Written
 from cornerwave.outputs._folders import FOLDER, Folder, folder_at
 from cornerwave.outputs._formats import parquet_settings, plain_schema
+from cornerwave.outputs._linked_files import LinkedFile, is_linked_copy, linked_files
 from cornerwave.outputs._outputs import (
     METADATA_KEY,
     CopyFile,
@@ -29,6 +30,7 @@ __all__ = [
     "CopyFile",
     "Destination",
     "Folder",
+    "LinkedFile",
     "RowDestination",
     "SharedSession",
     "Written",
@@ -37,6 +39,8 @@ __all__ = [
     "copy_at",
     "folder_at",
     "hidden_beside",
+    "is_linked_copy",
+    "linked_files",
     "make_directory",
     "metadata_path",
     "parquet_settings",

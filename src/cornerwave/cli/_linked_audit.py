@@ -1,0 +1,91 @@
+"""The audit of linked tables: each against its copies, with what the others show of its persons."""
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cornerwave.cli._options import open_vault
+from cornerwave.cli._screen import progress
+from cornerwave.errors import SourceError
+
+if TYPE_CHECKING:
+    from cornerwave.audit import Audit, PersonsBeside
+    from cornerwave.document import Document
+    from cornerwave.outputs import LinkedFile
+    from cornerwave.vault import LinkedDataset
+
+
+def linked_named(source: str, vault: Path | None) -> "LinkedDataset | None":
+    """Return the linked tables of this name, if the vault at hand has them and no file does."""
+    from cornerwave.vault import is_vault, vault_place
+
+    if Path(source).exists() or not (vault or is_vault(vault_place())):
+        return None
+    opened = open_vault(vault)
+    return opened.linked(source) if opened.has_linked(source) else None
+
+
+def audit_linked(
+    linked: "LinkedDataset",
+    copies: Sequence[Path],
+    *,
+    unit: str | None,
+    privacy: list[float] | None,
+) -> "dict[str, Audit]":
+    """Audit copies of linked tables, each a folder, a .zip or a .duckdb file, table by table.
+
+    Raises SourceError for copies of other tables.
+    """
+    from cornerwave.audit import audit
+    from cornerwave.outputs import linked_files
+
+    opened, found = [linked_files(path) for path in copies], {}
+    _check(linked, opened, copies)
+    names = tuple(path.name for path in copies)
+    if len(set(names)) < len(names):
+        names = tuple(map(str, copies))
+    with progress("Auditing") as advance, ExitStack() as closing:
+        for table, dataset in linked.tables.items():
+            stated = opened[0][table].stated
+            place = closing.enter_context(dataset.work_folder()) / f"{dataset.name}.arrow"
+            dataset.write_in_copies_order(place, edition=stated.edition, batch=stated.batch)
+            result = audit(
+                place,
+                [files[table].path for files in opened],
+                unit=unit,
+                privacy=privacy,
+                others=[_beside(files, table) for files in opened],
+                progress=advance,
+            )
+            found[dataset.name] = replace(result, source=dataset.name, copies=names)
+    return found
+
+
+def _check(
+    linked: "LinkedDataset", opened: "Sequence[dict[str, LinkedFile]]", copies: Sequence[Path]
+) -> None:
+    ids = {table: dataset.id for table, dataset in linked.tables.items()}
+    for path, files in zip(copies, opened, strict=True):
+        if {table: file.stated.dataset for table, file in files.items()} != ids:
+            raise SourceError(f"{path} is not a copy of the linked tables {linked.name!r}")
+
+
+def _beside(files: "dict[str, LinkedFile]", table: str) -> "PersonsBeside":
+    """Return what the other tables of a copy show of persons."""
+    from cornerwave.audit import PersonsBeside
+    from cornerwave.sources import open_source
+
+    others = [file for name, file in files.items() if name != table]
+    return PersonsBeside.of([(open_source(file.path), file.stated) for file in others])
+
+
+def linked_audit_document(name: str, found: "dict[str, Audit]") -> "Document":
+    """Return the audits of all tables as one document."""
+    from cornerwave.audit import audit_document
+    from cornerwave.document import of_tables
+
+    tables = {table: audit_document(each) for table, each in found.items()}
+    verdict = " ".join(f"{table}: {each.verdict}" for table, each in tables.items())
+    return of_tables(f"Audit of {name}", verdict, tables)

@@ -1,0 +1,141 @@
+"""A copy of linked tables as files: those of a folder, or of an archive or database, unpacked.
+
+folder of files          as it is
+.zip of files            unpacked to a folder that is there as long as anybody holds it
+.duckdb file             the same, its tables as Parquet files
+"""
+
+import json
+import shutil
+import tempfile
+import weakref
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from cornerwave.errors import ExtraMissing, SourceError
+from cornerwave.outputs._outputs import METADATA_KEY, read_metadata
+from cornerwave.sources import quoted
+from cornerwave.spec import CopyMetadata
+
+_ENDINGS = (".parquet", ".csv", ".csv.gz", ".arrow")
+_COMMENT = "cornerwave"
+
+
+class UnpackedFolder:
+    """A folder that vanishes with the last that holds it."""
+
+    def __init__(self) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix="cornerwave-"))
+        weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
+
+
+@dataclass(frozen=True)
+class LinkedFile:
+    """The copy of one of several tables, and what it states about itself.
+
+    `folder` is what the file was unpacked to: it is there as long as this is held.
+    """
+
+    path: Path
+    stated: CopyMetadata
+    folder: UnpackedFolder | None = None
+
+
+def is_linked_copy(path: Path) -> bool:
+    """Whether a place holds copies of several tables: a folder may also hold parts of one copy."""
+    if path.is_dir():
+        return len(dict(_tables_in(path))) > 1
+    return path.suffix.lower() in (".zip", ".duckdb")
+
+
+def linked_files(path: Path) -> dict[str, LinkedFile]:
+    """Return the copies of linked tables at a place, by table, in the order that they state.
+
+    Raises SourceError if it does not hold such copies, or not all of one release.
+    """
+    if not path.exists():
+        raise SourceError(f"there is no {path}")
+    folder = None if path.is_dir() else UnpackedFolder()
+    if folder is not None:
+        _unpack(path, folder.path)
+    tables = _tables_in(folder.path if folder else path)
+    found = {table: LinkedFile(file, stated, folder) for table, (file, stated) in tables}
+    _check(found, path.name)
+    first = next(iter(found.values()))
+    return {table: found[table] for table in first.stated.tables or ()}
+
+
+def _tables_in(folder: Path) -> Iterator[tuple[str, tuple[Path, CopyMetadata]]]:
+    """Yield the tables that the files of a folder state to be copies of."""
+    for file in sorted(folder.iterdir()):
+        is_copy = file.is_file() and file.name.endswith(_ENDINGS)
+        stated = read_metadata(file) if is_copy else None
+        if stated is not None and stated.table is not None:
+            yield stated.table, (file, stated)
+
+
+def _check(found: Mapping[str, LinkedFile], name: str) -> None:
+    """Raise SourceError unless tables are all of one family, at one level."""
+    stated = [each.stated for each in found.values()]
+    if not stated or any(each.family is None for each in stated):
+        raise SourceError(f"{name} is not a copy of linked tables; open a single copy by itself")
+    if len({(each.family, each.noise, each.tables) for each in stated}) > 1:
+        raise SourceError(f"the tables of {name} are not of one release; open each by itself")
+    if lacking := [each for each in stated[0].tables or () if each not in found]:
+        raise SourceError(f"{name} has no copy of {', '.join(map(repr, lacking))}")
+
+
+def _unpack(path: Path, folder: Path) -> None:
+    """Put the tables of an archive or of a database into a folder."""
+    if not zipfile.is_zipfile(path):
+        _unpack_database(path, folder)
+        return
+    try:
+        with zipfile.ZipFile(path) as archive:
+            for each in archive.infolist():
+                if each.is_dir() or Path(each.filename).name != each.filename:
+                    raise SourceError(f"{path.name} is not a copy of linked tables")
+                with archive.open(each) as packed, (folder / each.filename).open("wb") as file:
+                    shutil.copyfileobj(packed, file)
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError):
+        raise SourceError(f"{path.name} is damaged") from None
+
+
+def _unpack_database(path: Path, folder: Path) -> None:
+    try:
+        import duckdb
+    except ImportError:
+        raise ExtraMissing(
+            "reading a .duckdb file needs duckdb, which is not installed: "
+            "pip install 'cornerwave[databases]'"
+        ) from None
+    about = "SELECT table_name, comment FROM duckdb_tables() WHERE comment IS NOT NULL"
+    try:
+        with duckdb.connect(str(path), read_only=True) as connection:
+            for number, (table, comment) in enumerate(connection.execute(about).fetchall()):
+                if (stated := _in_comment(comment)) is not None:
+                    rows = connection.sql(f"SELECT * FROM {quoted(table)}")  # noqa: S608
+                    _write(rows.to_arrow_reader(), stated, folder / f"{number}.parquet")
+    except duckdb.Error:
+        raise SourceError(f"{path.name} is not a folder, a .zip or a .duckdb file") from None
+
+
+def _in_comment(comment: str) -> bytes | None:
+    """Return the metadata in the comment of a table, if it has some."""
+    try:
+        return json.dumps(json.loads(comment)[_COMMENT]).encode()
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+
+
+def _write(rows: pa.RecordBatchReader, stated: bytes, path: Path) -> None:
+    schema = rows.schema.with_metadata({METADATA_KEY: stated})
+    with pq.ParquetWriter(path, schema) as writer:
+        for batch in rows:
+            writer.write_batch(batch)
