@@ -113,7 +113,9 @@ def test_what_was_replaced_moves_like_the_rest(vault):
             np.bincount((b - a)[replaced] % GRADES, minlength=GRADES) / replaced.sum()
             for a, b in ((before, after), (real, now))
         ]
-        assert steps[1] == pytest.approx(steps[0], abs=0.07)  # of 1,200 rows
+        # of 1,100 rows: five standard errors of a difference, 0.105; drawn from the whole table,
+        # a step of one would be there in 1/12, not 0.4
+        assert steps[1] == pytest.approx(steps[0], abs=0.12)
         assert ((before == after) == (real == now)).all()  # cells change where the table does
 
 

@@ -10,8 +10,8 @@ q = 1/sqrt(1+v) it is the person's, else that of a person chosen by chance.
 
 So an event permutes the persons of a class. Classes are persons that came with one edition and had
 as many rows then; sizes that fewer than LEAST persons have share a class with the next. Persons
-that came with fewer than LEAST others draw from all that were there. A history that outgrows its
-donor's keeps the last of its values. Which cells are missing is the person's own, unless that is
+that came with fewer than LEAST others draw from all that were there. How a history goes on that
+outgrows its donor's is in continued.py. Which cells are missing is the person's own, unless that is
 hidden: a donor's gaps take the value of the row before, or after.
 
 Linked tables have one class and one donor for a person: classes are persons who have rows in the
@@ -32,6 +32,7 @@ from cornerwave.arrays import Codes, Flags, Floats, Ids, Ints, Words, lengths_of
 from cornerwave.columns import Categories, Fingerprint
 from cornerwave.keyed import BlockFunction, expand, room_for
 from cornerwave.noise import MISSING, EventClock
+from cornerwave.spine.continued import Continued, Tail
 
 LEAST = 20
 """Persons of a class: a donor is one of them, perhaps the person itself."""
@@ -151,7 +152,12 @@ class Histories:
             donors[person] = some[0] if len(some) else any_
         return donors
 
-    def replaced(self, ids: Ids, own: Codes, donors: Ints) -> Codes:
+    def tails(self, donors: Ints, secret: bytes) -> list[Tail]:
+        """Return for each level how histories go on that outgrow those of their donors."""
+        continued = Continued(self)
+        return [continued.tail(own, secret) for own in donors]
+
+    def replaced(self, ids: Ids, own: Codes, donors: Ints, tail: Tail) -> Codes:
         """Return the codes (categories, rows) of some rows, given the donors of all persons."""
         # a row that is not there gets any place: the fingerprint will not be the registered one
         found = np.searchsorted(self.rows, row_words(ids))
@@ -160,13 +166,14 @@ class Histories:
         rows = np.flatnonzero(donors[person] >= 0)
         places, person = places[rows], person[rows]
         donor = donors[person]
-        last = self._ends(donor, self.stamps[places] % self.editions) - 1
+        last = self.ends(donor, self.stamps[places] % self.editions) - 1
         at = np.minimum(self.starts[donor] + places - self.starts[person], last)
+        at = tail.replace(places, at)
         out = own.copy()
         out[:, rows] = np.where(own[:, rows] == MISSING, MISSING, self.codes[:, at])
         return out
 
-    def _ends(self, persons: Ints, edition: Ints) -> Ints:
+    def ends(self, persons: Ints, edition: Ints) -> Ints:
         """Return where the rows of persons end that were there with an edition."""
         if self.editions == 1:
             return np.append(self.starts[1:], len(self.rows))[persons]

@@ -45,6 +45,7 @@ from cornerwave.noise import (
 )
 from cornerwave.sources import ENCODED_TEXT
 from cornerwave.spec import ColumnMetadata, CopyMetadata, CopySpec
+from cornerwave.spine.continued import Tail
 from cornerwave.spine.freeze import Frozen
 from cornerwave.spine.histories import Histories
 from cornerwave.spine.missing import fill_missing
@@ -321,8 +322,8 @@ class Recipe:
         """Return the categories of rows, some with the history of another person."""
         assert self.histories is not None
         own, copies = self.frozen.codes(group), []
-        for donors in self._donors:
-            codes = self.histories.replaced(group.ids, own, donors)
+        for donors, tail in self._donors:
+            codes = self.histories.replaced(group.ids, own, donors, tail)
             columns = zip(self.frozen.categories, codes, strict=True)
             copies.append(
                 {
@@ -341,11 +342,12 @@ class Recipe:
         return MovedCells(self.past.moved if self.past else {}, self._noise_secrets.noise)
 
     @cached_property
-    def _donors(self) -> Ints:
-        """The donors of all persons at each level."""
+    def _donors(self) -> list[tuple[Ints, Tail]]:
+        """The donors of all persons at each level, and how longer histories go on."""
         assert self.histories is not None
         key = self._noise_secrets.events
-        return self.histories.donors(EventClock(key, self._levels), key)
+        donors = self.histories.donors(EventClock(key, self._levels), key)
+        return list(zip(donors, self.histories.tails(donors, key), strict=True))
 
     def _new_refreshers(self) -> list[Refresher]:
         key, room = self._noise_secrets.noise, RefreshRoom()
