@@ -127,6 +127,25 @@ class Sharing:
         with self._records.together() as records:
             return self._put_grant(records, made)
 
+    def grant_linked(
+        self,
+        name: str,
+        recipient: str,
+        *,
+        privacy: float | None = None,
+        noise: float | None = None,
+        until: str | datetime | None = None,
+        against: str = LINEAR,
+    ) -> list[Grant]:
+        """Permit a recipient all of some linked tables at one level, as `grant` does for one."""
+        linked = self.vault.linked(name)
+        level = linked.level_of(asked_for(privacy=privacy, noise=noise, against=against))
+        made = [
+            self._new_grant(each.name, recipient, level, until) for each in linked.tables.values()
+        ]
+        with self._records.together() as records:
+            return [self._put_grant(records, each) for each in made]
+
     def _new_grant(
         self, dataset: str, recipient: str, asked: Level | Privacy, until: str | datetime | None
     ) -> Grant:
@@ -149,10 +168,16 @@ class Sharing:
         return made
 
     def revoke(self, dataset: str, recipient: str) -> None:
-        """End what a recipient may fetch of a dataset, at once. Raises NoSuchRecipient."""
-        id = self.vault.dataset(dataset).id
+        """End what a recipient may fetch of a dataset, or of all linked tables of a name, at once.
+
+        Raises NoSuchRecipient.
+        """
+        vault = self.vault
+        linked = vault.linked(dataset).tables.values() if vault.has_linked(dataset) else ()
+        ids = [each.id for each in linked] or [vault.dataset(dataset).id]
         with self._records.together() as records:
-            if not self._end_grants(records, id, recipient):
+            ended = [self._end_grants(records, id, recipient) for id in ids]
+            if not any(ended):
                 raise NoSuchRecipient(f"{recipient!r} may fetch nothing of {dataset!r}")
 
     def grants(self, *, dataset: str | None = None, recipient: str | None = None) -> list[Grant]:

@@ -16,6 +16,7 @@ from cornerwave.cli._options import (
     RoundOption,
     VaultOption,
     bounds_of,
+    named,
     open_vault,
 )
 from cornerwave.cli._screen import print_json, print_table, say, tell
@@ -152,17 +153,24 @@ def grant(
 ) -> None:
     """Permit a recipient to fetch a dataset at a level."""
     sharing = open_sharing(vault)
-    made = sharing.grant(
-        name,
-        recipient,
-        privacy=privacy,
-        noise=noise,
-        until=until,
-        round=round_ or (),
-        clip=bounds_of(clip),
-        against=against,
-    )
-    hides = sharing.vault.dataset(name).privacy_of(made.spec.level)
+    if sharing.vault.has_linked(name):
+        if round_ or clip:
+            raise VaultError("linked tables are granted whole: leave out --round and --clip")
+        made, *_ = sharing.grant_linked(
+            name, recipient, privacy=privacy, noise=noise, until=until, against=against
+        )
+    else:
+        made = sharing.grant(
+            name,
+            recipient,
+            privacy=privacy,
+            noise=noise,
+            until=until,
+            round=round_ or (),
+            clip=bounds_of(clip),
+            against=against,
+        )
+    hides = named(sharing.vault, name).privacy_of(made.spec.level)
     ends = f", until {made.until}" if made.until else ""
     say(f"{recipient} may fetch {name} at privacy {hides:g}{ends}")
 

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Annotated, Any
 
 from anyio.to_thread import run_sync as in_thread
@@ -58,6 +59,11 @@ def dataset_of(request: Request, id: str) -> Dataset:
     return service_of(request).dataset(id)
 
 
+def family_name(dataset: Dataset) -> str:
+    """Return the name of the linked tables that a dataset is one of, '' if it is none."""
+    return "" if dataset.frozen.family is None else dataset.name.rpartition(".")[0]
+
+
 ThisDataset = Annotated[Dataset, Depends(dataset_of)]
 
 
@@ -71,7 +77,10 @@ def datasets(request: Request) -> Response:
     return page(
         request,
         "datasets.html",
-        cards=[(each, ladder(request, each), count[each.id]) for each in known],
+        families=[
+            (name, [(each, ladder(request, each), count[each.id]) for each in tables])
+            for name, tables in groupby(known, key=family_name)
+        ],
         elsewhere=[each for each in waiting if each.dataset not in {one.id for one in known}],
         allowed=bool(request.app.state.allowed),
     )
@@ -100,6 +109,7 @@ def _dataset(
         error=words_of(error) if error else "",
         dataset=dataset,
         frozen=dataset.frozen,
+        family=family_name(dataset),
         roles=ROLES,
         ladder=ladder(request, dataset),
         holdings=dataset.holdings,
@@ -121,14 +131,20 @@ def grant(request: Request, dataset: ThisDataset, ticked: Ticked) -> Response:
     """Permit a recipient a level."""
     fields = {name: values[-1] for name, values in ticked.items()}
     try:
-        service_of(request).sharing.grant(
-            dataset.name,
-            fields.get("recipient", ""),
-            privacy=_share(fields.get("privacy", "")),
-            until=fields.get("until") or None,
-            round=ticked.get("round", ()),
-            against=fields.get("against", LINEAR),
-        )
+        sharing, recipient = service_of(request).sharing, fields.get("recipient", "")
+        privacy, until = _share(fields.get("privacy", "")), fields.get("until") or None
+        against = fields.get("against", LINEAR)
+        if name := family_name(dataset):
+            sharing.grant_linked(name, recipient, privacy=privacy, until=until, against=against)
+        else:
+            sharing.grant(
+                dataset.name,
+                recipient,
+                privacy=privacy,
+                until=until,
+                round=ticked.get("round", ()),
+                against=against,
+            )
     except CornerwaveError as error:
         return _dataset(request, dataset, privacy=fields.get("privacy", ""), error=error)
     return go(f"/datasets/{dataset.id}")
@@ -137,7 +153,8 @@ def grant(request: Request, dataset: ThisDataset, ticked: Ticked) -> Response:
 @pages.post("/datasets/{id}/revoke")
 def revoke(request: Request, dataset: ThisDataset, fields: Fields) -> Response:
     """End what a recipient may fetch."""
-    service_of(request).sharing.revoke(dataset.name, fields.get("recipient", ""))
+    name = family_name(dataset) or dataset.name
+    service_of(request).sharing.revoke(name, fields.get("recipient", ""))
     return go(f"/datasets/{dataset.id}")
 
 

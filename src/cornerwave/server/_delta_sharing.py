@@ -1,6 +1,7 @@
 """The Delta Sharing protocol: recipients read their copies with the clients they have.
 
-One share, one schema, a table per dataset, version 0 for edition 1 and so on: a copy of an
+One share, a table per dataset in one schema, and a schema for each family of linked tables with
+their names; version 0 for edition 1 and so on: a copy of an
 edition never changes. Both response formats, `parquet` and `delta`, are lines of JSON with signed
 addresses of files.
 """
@@ -28,6 +29,7 @@ from cornerwave.errors import LevelError, NoSuchDataset, OutputError
 from cornerwave.kinds import Json, JsonObject
 from cornerwave.server._replies import base_url, bearer, send_copy, service_of
 from cornerwave.server._service import DELTA, Permitted, Service
+from cornerwave.vault import Dataset
 
 # --------------------------------------------------------------------------------------------------
 # A copy in types that Delta Lake knows.
@@ -180,18 +182,18 @@ MaxResults = Annotated[int | None, Query(alias="maxResults", ge=0)]
 PageToken = Annotated[str | None, Query(alias="pageToken", max_length=200)]
 
 
-def checked(request: Request, share: str = SHARE, schema: str = SCHEMA) -> Token:
+def checked(request: Request, share: str = SHARE) -> Token:
     """Return whose request it is. Raises AccessDenied; NoSuchDataset for another share."""
     token = bearer(request)
-    if (share, schema) != (SHARE, SCHEMA):
-        raise NoSuchDataset("there is no such share or schema")
+    if share != SHARE:
+        raise NoSuchDataset("there is no such share")
     return token
 
 
 def permitted(request: Request, share: str, schema: str, table: str) -> Permitted:
     """Return the copy that a table is. Raises NoSuchDataset if it may not be read."""
-    token = checked(request, share, schema)
-    what = table_names(service_of(request).offered(token)).get(table)
+    token = checked(request, share)
+    what = table_names(service_of(request).offered(token)).get((schema, table))
     if what is None:
         raise NoSuchDataset("there is no such table, or you may not read it")
     return what
@@ -218,9 +220,10 @@ def share(request: Request, share: str) -> Response:
 def schemas(
     request: Request, share: str, most: MaxResults = None, page: PageToken = None
 ) -> Response:
-    """List schemas: there is one."""
-    checked(request, share)
-    return _page([{"name": SCHEMA, "share": SHARE}], most, page)
+    """List schemas: one for tables by themselves, and one for each family of linked tables."""
+    offered = table_names(service_of(request).offered(checked(request, share)))
+    names = dict.fromkeys([SCHEMA, *(schema for schema, _ in offered)])
+    return _page([{"name": name, "share": SHARE} for name in names], most, page)
 
 
 @router.get("/shares/{share}/schemas/{schema}/tables", response_model=None)
@@ -228,7 +231,11 @@ def tables(
     request: Request, share: str, schema: str, most: MaxResults = None, page: PageToken = None
 ) -> Response:
     """List tables: a copy of each dataset that you may fetch."""
-    return _page(_tables(request, checked(request, share, schema)), most, page)
+    found = _tables(request, checked(request, share))
+    here = [each for each in found if each["schema"] == schema]
+    if not here and schema != SCHEMA:
+        raise NoSuchDataset("there is no such schema, or you may not read it")
+    return _page(here, most, page)
 
 
 @router.get("/shares/{share}/all-tables", response_model=None)
@@ -297,9 +304,12 @@ async def file(
 
 
 def _tables(request: Request, token: Token) -> list[dict[str, str]]:
-    of = {"schema": SCHEMA, "share": SHARE, "shareId": SHARE}
+    of = {"share": SHARE, "shareId": SHARE}
     offered = table_names(service_of(request).offered(token))
-    return [{"name": name, **of, "id": each.dataset.id} for name, each in offered.items()]
+    return [
+        {"name": name, "schema": schema, **of, "id": each.dataset.id}
+        for (schema, name), each in offered.items()
+    ]
 
 
 def _page(items: Sequence[JsonObject], most: int | None, page: str | None) -> Response:
@@ -379,16 +389,28 @@ def _lines(request: Request, what: Permitted, lines: Sequence[JsonObject]) -> Re
     return Response(text, media_type="application/x-ndjson", headers=headers)
 
 
-def table_names(offered: Sequence[Permitted]) -> dict[str, Permitted]:
-    """Return what is offered by names that clients of Delta Sharing can write.
+def table_names(offered: Sequence[Permitted]) -> dict[tuple[str, str], Permitted]:
+    """Return what is offered by schema and table, in names that clients of Delta Sharing can write.
 
-    Of names that become the same, each gets the beginning of its dataset's id.
+    Of tables whose names become the same, each gets the beginning of its dataset's id.
     """
-    plain = [_plain(each.dataset.name) for each in offered]
+    plain = [_schema_and_table(each.dataset) for each in offered]
     return {
-        name if plain.count(name) == 1 else f"{name}_{each.dataset.id[:8]}": each
-        for name, each in zip(plain, offered, strict=True)
+        (schema, name)
+        if plain.count((schema, name)) == 1
+        else (schema, f"{name}_{each.dataset.id[:8]}"): each
+        for (schema, name), each in zip(plain, offered, strict=True)
     }
+
+
+def _schema_and_table(dataset: Dataset) -> tuple[str, str]:
+    """Return the schema of a dataset, that of its family if it is a linked table, and its name."""
+    family = dataset.frozen.family
+    if family is None:
+        return SCHEMA, _plain(dataset.name)
+    called = _plain(dataset.name.rpartition(".")[0])
+    # a family cannot take the schema of the tables by themselves
+    return f"{called}_{family.id[:8]}" if called == SCHEMA else called, _plain(family.table)
 
 
 def _plain(name: str) -> str:
