@@ -15,11 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from cornerwave.noise._refresh import _guide, thresholds
+from cornerwave.noise import thresholds
+from cornerwave.noise._refresh import _guide
 from cornerwave.outputs._formats import _powers
 
 Generator = np.random.Generator
 ROWS = 1100  # more than a tile
+POWERS = _powers()
 
 
 def words(rng: Generator, *shape: int) -> np.ndarray:
@@ -82,7 +84,7 @@ def csv(rng: Generator) -> list[Any]:
         begins,
         begins + rng.integers(0, 20, (1, ROWS)),
         content,
-        _powers(),
+        POWERS,
         out,
     ]
 

@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 
 import cornerwave._core as core
-from cornerwave.outputs._formats import _powers
 from tests import kernels
 from tests.processor import INSTRUCTIONS
 
@@ -95,7 +94,7 @@ def test_nothing_is_read_or_written_beside_what_is_empty_or_not_a_number(instruc
     bounds, none = np.zeros((0, 3), dtype=np.int64), np.zeros(0, dtype=np.bool_)
     content, out = np.zeros(8, dtype=np.uint8), np.zeros(64, dtype=np.uint8)
     with pytest.raises(ValueError, match="a row has a column"):
-        module.write_csv(none, np.zeros((0, 3)), bounds, bounds, content, _powers(), out)
+        module.write_csv(none, np.zeros((0, 3)), bounds, bounds, content, kernels.POWERS, out)
     still, counts = np.zeros(0, dtype=np.int64), np.zeros(2, dtype=np.int64)
     hashes = np.zeros(2 * 64, dtype=np.uint64)
     parts = np.zeros((2, 0, 64))

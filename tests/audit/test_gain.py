@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from cornerwave.audit._audit import SHARE
+from cornerwave.audit import ALPHA
 from cornerwave.audit._coalitions import coalitions, hidden, measure_gains
 from cornerwave.audit._sums import Statistics
 from tests.audit.releases import gaussian, independent, ours
@@ -32,7 +32,7 @@ def test_cross_fitted_errors_equal_a_naive_loop_over_groups() -> None:
     X = gaussian(600)
     copies = independent(X, [0.5, 2.0])
     found = statistics(X, copies)
-    [gain] = measure_gains(found, SHARE)[0]
+    [gain] = measure_gains(found, ALPHA)[0]
     groups, run = found.sums.shape[0], max(600 // (8 * found.sums.shape[0]), 1)
     member = (np.arange(600) // run) % groups
     design = np.column_stack([np.ones(len(X)), *copies])
@@ -48,11 +48,11 @@ def test_cross_fitted_errors_equal_a_naive_loop_over_groups() -> None:
 def test_eight_copies_give_pairs_the_whole_and_the_worst_their_intervals() -> None:
     X = gaussian(3000)
     noise = np.linspace(0.5, 4, 8)
-    gains, sets = measure_gains(statistics(X, ours(X, list(noise))), SHARE)
+    gains, sets = measure_gains(statistics(X, ours(X, list(noise))), ALPHA)
     assert sets == 2**8 - 9
     assert {g.members for g in gains} > set(coalitions(2)) | {tuple(range(8))}
     assert not any(g.gains for g in gains)
-    gains, _ = measure_gains(statistics(X, independent(X, list(noise))), SHARE)
+    gains, _ = measure_gains(statistics(X, independent(X, list(noise))), ALPHA)
     assert all(g.gains for g in gains if len(g.members) > 2)
 
 
@@ -60,7 +60,7 @@ def test_eight_copies_give_pairs_the_whole_and_the_worst_their_intervals() -> No
 def test_units_do_not_matter(scale: float) -> None:
     X = gaussian(2000) * np.array([scale, 1.0, 1.0])
     copies = ours(X, [1.0, 2.0])
-    [gain] = measure_gains(statistics(X, copies), SHARE)[0]
+    [gain] = measure_gains(statistics(X, copies), ALPHA)[0]
     assert np.allclose(gain.alone, 0.5, atol=0.05)
     assert not gain.gains
 
@@ -72,7 +72,7 @@ def test_missing_values_leave_the_shares_as_they_are() -> None:
     for holes in (np.random.default_rng(1).random(len(X)) < 0.5, np.arange(len(X)) % 1000 < 700):
         X = np.where(holes[:, None] & (np.arange(3) == 1), np.nan, X)
         found = statistics(X, copies)
-        [gain] = measure_gains(found, SHARE)[0]
+        [gain] = measure_gains(found, ALPHA)[0]
         alone, together = (found.variance * part for part in (gain.alone, gain.together))
         # cross-fitting costs about (weights + 1) / rows of the error
         assert np.allclose(alone, found.variance * hidden(found, [(0,)])[0], rtol=0.01)

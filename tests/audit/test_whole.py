@@ -4,6 +4,7 @@ import json
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,18 @@ import pyarrow as pa
 import pyarrow.parquet as papq
 import pytest
 
-from cornerwave.audit import ALPHA, Audit, as_json, audit, audit_document, notes, verdict
-from cornerwave.audit._audit import SHARE
-from cornerwave.audit._chance import z_limit
+from cornerwave.audit import (
+    ALPHA,
+    CATEGORY_CHECKS,
+    MIXED_CHECKS,
+    NUMBER_CHECKS,
+    Audit,
+    as_json,
+    audit,
+    audit_document,
+    notes,
+    verdict,
+)
 from cornerwave.document import DataTable, Document, Section
 from cornerwave.documents import page, print_document
 from cornerwave.errors import CornerwaveWarning, LevelError
@@ -321,7 +331,9 @@ def released(folder: Path, kind: str, seed: int) -> tuple[pa.Table, list[Path]]:
 def score_of(found: Audit) -> float:
     """The worst share, in units of the limit that one audit in twenty would exceed."""
     tested = [left for own in found.whole for left in own if left.stated is not None]
-    ratio = z_limit(2 * SHARE / len(tested)) / z_limit(2 * 0.05 / len(tested))
+    share = ALPHA / (len((*NUMBER_CHECKS, *CATEGORY_CHECKS, *MIXED_CHECKS)) + 2)
+    quantile = NormalDist().inv_cdf
+    ratio = quantile(share / len(tested)) / quantile(0.05 / len(tested))
     return max(left.off for left in tested) * ratio
 
 

@@ -116,13 +116,13 @@ def test_of_two_writers_one_is_refused(spark, dataset, bucket, monkeypatch):
 @pytest.mark.parametrize("shown", [0, 1])
 def test_a_store_that_fails_halfway_shows_nothing(spark, dataset, bucket, monkeypatch, shown):
     from cornerwave.outputs import _folders as _stored_folder
-    from cornerwave.sources import _stores
+    from cornerwave.sources import StoreRefused
 
     complete, done = _stored_folder.complete_upload, []
 
     def failing(address, *arguments, **options):
         if len(done) == shown:
-            raise _stores.StoreRefused(503)
+            raise StoreRefused(503)
         done.append(complete(address, *arguments, **options))
 
     monkeypatch.setattr(_stored_folder, "complete_upload", failing)

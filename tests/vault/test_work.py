@@ -15,7 +15,7 @@ import pytest
 
 from cornerwave.errors import VaultError
 from cornerwave.ledger import remove_leftovers, work_folder
-from cornerwave.report import _comparison
+from cornerwave.report import report_document
 from cornerwave.vault import Vault
 
 KILLED = """
@@ -90,7 +90,7 @@ def test_batches_and_reports_leave_nothing(folder: Path, monkeypatch: pytest.Mon
     next(batches)
     assert (folder / "v" / "work").exists()
     batches.close()
-    _comparison.copies_of(dataset)
+    report_document(dataset)
     assert not (folder / "v" / "work").exists()
 
 
