@@ -154,9 +154,9 @@ def test_what_was_not_tested_is_in_the_first_line(tmp_path: Path) -> None:
 
 
 def test_a_table_wider_than_it_has_rows_to_fit_is_tested(tmp_path: Path) -> None:
-    """150 rows of 40 numbers with gaps: one weight for each copy, and the closest columns."""
+    """150 rows of 25 numbers with gaps: one weight for each copy, and the closest columns."""
     rng = np.random.default_rng(4)
-    X = rng.normal(size=(150, 5)) @ rng.normal(size=(5, 40)) + rng.normal(size=(150, 40))
+    X = rng.normal(size=(150, 5)) @ rng.normal(size=(5, 25)) + rng.normal(size=(150, 25))
     X = np.where(rng.random(X.shape) < 0.05, np.nan, X)
     papq.write_table(frame(X), tmp_path / "s.parquet")
     with warnings.catch_warnings():
@@ -169,9 +169,9 @@ def test_a_table_wider_than_it_has_rows_to_fit_is_tested(tmp_path: Path) -> None
     assert found.sound, [check.note for check in found.faults]
     assert len(found.untested) < 3  # few rows hold most of the error of a column
     assert all("precisely" in why for why in found.untested.values())
-    assert all(len(own) == 40 for own in found.whole)
+    assert all(len(own) == 25 for own in found.whole)
     [gain], noise = found.numbers.gains, found.numbers.found.noise.min()
-    # one weight for all columns: its error is that of 150 x 40 cells, 0.02
+    # one weight for all columns: its error is that of 150 x 25 cells, 0.02
     assert gain.alone.mean() == pytest.approx(noise / (1 + noise), abs=0.05)
     fresh = known_dataset(tmp_path / "other", tmp_path / "s.parquet", number=2, few_rows=True)
     other = fresh.release(to="r", privacy=0.7).write(tmp_path / "fresh.parquet")

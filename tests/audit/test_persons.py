@@ -63,14 +63,32 @@ def kinds(result):
     return {(copies, left.column, left.attack): left for copies, left in result.linked.left}
 
 
-@pytest.mark.parametrize("table", [visits, unequal])
-def test_honest_copies_pass_every_check(table, tmp_path):
-    source = table()
+@pytest.fixture(scope="module")
+def clinic(tmp_path_factory):
+    """Return visits, and copies of them that show a pseudonym of each person."""
+    source = visits()
+    return source, released(source, tmp_path_factory.mktemp("clinic"), unit="patient")[1]
+
+
+@pytest.fixture(scope="module")
+def audited(clinic):
+    return audit(*clinic)
+
+
+def test_honest_copies_pass_every_check(clinic, audited):
+    passes(audited, rows=len(clinic[0]))
+
+
+def test_honest_copies_of_unequal_persons_pass_every_check(tmp_path):
+    source = unequal()
     _, copies = released(source, tmp_path, unit="patient")
-    result = audit(source, copies)
+    passes(audit(source, copies), rows=len(source))
+
+
+def passes(result, *, rows):
     assert result.faults == []
     assert result.clean
-    assert result.rows == len(source)
+    assert result.rows == rows
     assert result.linked.unit == "patient"
     assert result.linked.total == PERSONS
     left = kinds(result)
@@ -99,20 +117,18 @@ def test_false_alarms_are_as_rare_as_stated(tmp_path):
     assert alarms <= 2
 
 
-@pytest.mark.parametrize("choices", [{}, {"drop": ["patient"]}])
-def test_whether_copies_show_the_unit_does_not_matter(choices, tmp_path):
-    """It is in the metadata, and the original has it: as a pseudonym, or dropped."""
+def test_copies_need_not_show_the_unit(tmp_path):
+    """It is in the metadata, and the original has it: as a pseudonym above, here dropped."""
     source = visits(persons=300)
-    _, copies = released(source, tmp_path, unit="patient", **choices)
+    _, copies = released(source, tmp_path, unit="patient", drop=["patient"])
     result = audit(source, copies)
     assert result.faults == []
     assert result.linked.total == 300
 
 
-def test_files_alone_with_the_unit_given(tmp_path):
+def test_files_alone_with_the_unit_given(clinic):
     """Without metadata: frames, what they should hide, and the column."""
-    source = visits()
-    _, copies = released(source, tmp_path, unit="patient")
+    source, copies = clinic
     bare = [papq.read_table(path).replace_schema_metadata(None) for path in copies]
     bare = [table.drop_columns("patient") for table in bare]
     result = audit(source, bare, unit="patient", privacy=[0.5, 0.8])
@@ -253,17 +269,15 @@ def test_sampled_persons_have_all_their_rows():
     assert (np.diff(person) >= 0).all()
 
 
-def test_the_document_and_json_state_persons(tmp_path):
-    source = visits(persons=200)
-    _, copies = released(source, tmp_path, unit="patient")
-    document = audit_document(audit(source, copies))
-    assert "200 values of patient" in document.facts
+def test_the_document_and_json_state_persons(audited):
+    document = audit_document(audited)
+    assert f"{PERSONS} values of patient" in document.facts
     titles = [section.title for section in document.sections]
     assert "Hidden of each patient, if rows are linked (stated)" in titles
     data = json.loads(json.dumps(document.data))
-    assert data["persons"]["count"] == 200
+    assert data["persons"]["count"] == PERSONS
     assert {each["of"] for each in data["persons"]["hidden"]} == {"value", "mean", "change"}
-    assert data["rows"] == len(source)
+    assert data["rows"] == PERSONS * VISITS
 
 
 def test_a_table_without_a_unit_has_no_persons():

@@ -223,7 +223,7 @@ class Aligned:
         held["copies"] = tuple(rows_at(copy, places) for copy in self.copies)
         return Aligned(**{**held, "whole": self})
 
-    @property
+    @cached_property
     def logarithmic(self) -> tuple[str, ...]:
         """The columns that are compared on the scale log(1+x)."""
         return tuple(name for name in self.columns if self.stated.logarithmic(name))

@@ -328,7 +328,7 @@ class NumberEvidence:
         """The share of each number that copies state to hide."""
         return self.read.aligned.stated.privacy
 
-    @property
+    @cached_property
     def logarithmic(self) -> tuple[bool, ...]:
         """Which of the judged columns are compared on the scale log(1+x)."""
         return tuple(name in self.read.aligned.logarithmic for name in self.columns)
