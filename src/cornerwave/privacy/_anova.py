@@ -60,12 +60,9 @@ class _Grouped:
         return cls(sums, size.astype(np.float64), (Z**2).sum(axis=1))
 
 
-def group_sums(Z: Floats, codes: Ints) -> Floats:
-    """Return the sums of each group that occurs (coordinates, groups)."""
-    return _Grouped.of(Z, codes).sums
-
-
-def within(Z: Floats, codes: Ints, rate: float = 1.0, *, comparisons: int = COMPARISONS) -> Floats:
+def within(
+    Z: Floats, codes: Ints, rate: float = 1.0, *, comparisons: float = COMPARISONS
+) -> Floats:
     """Return the share of each coordinate that is known with the group, 1 - MSW / Var; 0 if chance.
 
     Z has the variance 1. Rows that are alone in their group say nothing; in a sample, at a `rate`

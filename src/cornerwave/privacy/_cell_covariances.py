@@ -12,10 +12,9 @@ from functools import cached_property
 
 import numpy as np
 
-from cornerwave.arrays import Flags, Floats, Ints
+from cornerwave.arrays import Flags, Floats, Ints, lengths_of
 from cornerwave.privacy._covariances import VANISHING, Covariances, semidefinite
 from cornerwave.privacy._joint_sample import NUMBERS
-from cornerwave.privacy._revealed import Residuals
 from cornerwave.privacy._variance_cells import half_of, shuffled
 
 
@@ -43,19 +42,38 @@ class Drawn:
 
 
 @dataclass(frozen=True)
-class Cell:
-    """What F leaves in one of its cells (C_c), and mean and covariance of Z there.
+class MeasuredCells:
+    """What F leaves in some of its cells (C_c), and mean and covariance of Z there.
 
-    `weight` is the share of each coordinate's values that are in it: it has no gaps to hide;
-    `everywhere` is what F leaves in all rows.
+    `weight` (cells, coordinates) is the share of each coordinate's values that are in a cell: it
+    has no gaps to hide; `rows` are those of each cell; `covariance` and `inside` have the shape
+    (cells, coordinates, coordinates); `everywhere` is what F leaves in all rows.
     """
 
     weight: Floats
-    rows: int
+    rows: Ints
     covariance: Floats
     everywhere: Floats
     mean: Floats
     inside: Floats
+
+    @classmethod
+    def of(cls, Z: Floats, residuals: Floats, cells: Ints, left: Floats) -> "MeasuredCells":
+        """Measure coordinates and residuals in each cell."""
+        order = np.argsort(cells, kind="stable")
+        starts = np.flatnonzero(np.diff(cells[order], prepend=-1))
+        parts = np.split(order, starts[1:])
+        inside = [Covariances.of(Z[:, rows]) for rows in parts]
+        present = ~np.isnan(Z[:, order])
+        counts = np.add.reduceat(present, starts, axis=1, dtype=np.int64).T
+        return cls(
+            counts / np.maximum(counts.sum(axis=0), 1),
+            lengths_of(starts, len(order)),
+            np.array([Covariances.of(residuals[:, rows]).covariance for rows in parts]),
+            left,
+            np.array([each.mean for each in inside]),
+            np.array([each.covariance for each in inside]),
+        )
 
     @cached_property
     def covariances(self) -> tuple[Floats, Floats]:
@@ -63,96 +81,98 @@ class Cell:
         return self._shrunk(self.covariance), self._shrunk(self.inside)
 
     def _shrunk(self, covariance: Floats) -> Floats:
-        """Return a covariance whose correlations are shrunk to those that are left everywhere.
+        """Return covariances whose correlations are shrunk to those that are left everywhere.
 
         As if d of all rows were in the cell. Its variances are not shrunk: those of a column with
         heavy tails are small in most cells.
         """
-        n, d = self.rows, len(covariance)
-        ratio = np.diag(covariance) / np.maximum(np.diag(self.everywhere), 1e-300)
+        n, d = self.rows[:, None, None], len(self.everywhere)
+        ratio = _diagonals(covariance) / np.maximum(np.diag(self.everywhere), 1e-300)
         size = np.sqrt(np.maximum(ratio, 0.0))
-        mixed = n * covariance + d * np.outer(size, size) * self.everywhere
+        mixed = n * covariance + d * size[:, :, None] * size[:, None, :] * self.everywhere
         return semidefinite(mixed / (n + d))
 
-    def of(self, coordinates: Sequence[int]) -> "Cell":
-        """Return it for some coordinates."""
+    def only(self, coordinates: Sequence[int]) -> "MeasuredCells":
+        """Return them for some coordinates."""
         at = np.ix_(coordinates, coordinates)
-        return Cell(
-            self.weight[coordinates],
+        return MeasuredCells(
+            self.weight[:, coordinates],
             self.rows,
-            self.covariance[at],
+            self.covariance[:, at[0], at[1]],
             self.everywhere[at],
-            self.mean[coordinates],
-            self.inside[at],
+            self.mean[:, coordinates],
+            self.inside[:, at[0], at[1]],
         )
 
     def left(self, q2: float, drawn: Drawn) -> Floats:
-        """Return what is left of each coordinate by the best linear estimate here."""
+        """Return what is left of each coordinate by the best linear estimate in each cell."""
         q, away = float(np.sqrt(q2)), self.mean - drawn.m
-        moments = self.inside + np.outer(away, away)  # E_c[(z - m)(z - m)']
+        moments = self.inside + away[:, :, None] * away[:, None, :]  # E_c[(z - m)(z - m)']
         D = np.where(drawn.is_block, (1 - q) * (q * moments + drawn.B), 0.0)
         D = np.where(drawn.is_number, (1 - q2) * drawn.B, D)
-        D[np.diag_indices_from(D)] += VANISHING  # what does not vary here would be singular
-        return np.asarray(np.min([_left_of(C, D, q2) for C in self.covariances], axis=0))
+        D += VANISHING * np.eye(len(drawn.m))  # what does not vary here would be singular
+        least = np.min([_left_of(C, D, q2) for C in self.covariances], axis=0)
+        return np.asarray((self.weight * least).sum(axis=0))
 
 
 def _left_of(C: Floats, D: Floats, q2: float) -> Floats:
     gain = np.linalg.solve(q2 * C + D, C)
-    return np.asarray(np.diag(C) - q2 * (C * gain).sum(axis=0))
+    return np.asarray(_diagonals(C) - q2 * (C * gain).sum(axis=1))
+
+
+def _diagonals(matrices: Floats) -> Floats:
+    return np.diagonal(matrices, axis1=1, axis2=2)
 
 
 @dataclass(frozen=True)
 class CellCovariances:
-    """The cells of F; the two halves of the rows whose cells they are; cells drawn by chance.
+    """The cells of F; the two halves of the rows whose cells they are; cells drawn by chance."""
 
-    `rows` is how many rows they are measured on.
-    """
-
-    cells: tuple[Cell, ...] = ()
-    halves: tuple[Cell, ...] = ()
-    chance: tuple[Cell, ...] = ()
-    rows: int = 0
+    cells: MeasuredCells
+    halves: MeasuredCells
+    chance: MeasuredCells
 
     @classmethod
-    def of(cls, Z: Floats, revealed: Residuals, left: Floats) -> "CellCovariances":
-        """Measure what F leaves of Z; `left` is the covariance of that in all rows."""
-        cells = revealed.cells
+    def of(cls, Z: Floats, residuals: Floats, cells: Ints, left: Floats) -> "CellCovariances":
+        """Measure what F leaves of Z in cells; `left` is the covariance of that in all rows."""
         return cls(
-            _measured(Z, revealed, cells, left),
-            _measured(Z, revealed, half_of(cells), left),
-            _measured(Z, revealed, shuffled(cells), left),
-            Z.shape[1],
+            *(
+                MeasuredCells.of(Z, residuals, c, left)
+                for c in (cells, half_of(cells), shuffled(cells))
+            )
         )
 
-    def __bool__(self) -> bool:
-        return bool(self.cells)
+    @property
+    def differ(self) -> bool:
+        """Whether there are more cells than one in a half."""
+        return len(self.cells.rows) > len(self.halves.rows)
 
     def only(self, coordinates: Sequence[int]) -> "CellCovariances":
         """Return them for some coordinates."""
-        cells, halves, chance = (
-            tuple(cell.of(coordinates) for cell in each)
-            for each in (self.cells, self.halves, self.chance)
+        return CellCovariances(
+            *(each.only(coordinates) for each in (self.cells, self.halves, self.chance))
         )
-        return CellCovariances(cells, halves, chance, self.rows)
 
     def gain(self, q2: float, drawn: Drawn) -> Floats:
         """Return what coefficients that depend on the cell recover in addition, beyond chance."""
         together, apart, by_chance = (
-            np.sum([cell.weight * cell.left(q2, drawn) for cell in each], axis=0)
-            for each in (self.halves, self.cells, self.chance)
+            each.left(q2, drawn) for each in (self.halves, self.cells, self.chance)
         )
         # d coefficients in each of k cells of n rows seem to recover d k / n of what is left
-        most = together * min(1.0, len(drawn.m) * len(self.cells) / self.rows)
+        rows = self.cells.rows
+        most = together * min(1.0, len(drawn.m) * len(rows) / int(rows.sum()))
         chance = np.minimum(np.maximum(together - by_chance, 0.0), most)
         return np.asarray(np.maximum(together - apart - chance, 0.0))
 
 
-def _measured(Z: Floats, revealed: Residuals, cells: Ints, left: Floats) -> tuple[Cell, ...]:
-    made, present = [], ~np.isnan(Z)
-    for cell in np.unique(cells).tolist():
-        rows = cells == cell
-        residual, inside = (Covariances.of(z[:, rows]) for z in (revealed.residuals, Z))
-        weight = present[:, rows].sum(axis=1) / np.maximum(present.sum(axis=1), 1)
-        count = int(np.count_nonzero(rows))
-        made.append(Cell(weight, count, residual.covariance, left, inside.mean, inside.covariance))
-    return tuple(made)
+@dataclass(frozen=True)
+class CellsOfSome:
+    """Cells that were chosen for some coordinates, by their places among all."""
+
+    at: tuple[int, ...]
+    cells: CellCovariances
+
+    def only(self, stay: Sequence[int]) -> "CellsOfSome":
+        """Return them if only some of all coordinates stay, by their places among these."""
+        here = [i for i, place in enumerate(self.at) if place in stay]
+        return CellsOfSome(tuple(stay.index(self.at[i]) for i in here), self.cells.only(here))

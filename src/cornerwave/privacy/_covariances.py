@@ -85,9 +85,11 @@ def significant(C: Floats, known: Sequence[Coordinate], rows: int) -> Floats:
 
 
 def semidefinite(C: Floats) -> Floats:
-    """Return C without negative eigenvalues, which missing values can bring about."""
+    """Return C, or each of several, without negative eigenvalues, which missing values cause."""
     values, vectors = np.linalg.eigh(C)
-    return np.asarray((vectors * np.maximum(values, 0.0)) @ vectors.T)
+    return np.asarray(
+        (vectors * np.maximum(values, 0.0)[..., None, :]) @ np.swapaxes(vectors, -1, -2)
+    )
 
 
 def pseudo_inverse(C: Floats) -> Floats:

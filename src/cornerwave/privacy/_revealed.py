@@ -33,7 +33,7 @@ from cornerwave.privacy._open_columns import (
     standardised,
 )
 from cornerwave.privacy._regressions import PAIRED, SET_COMPARISONS, residuals
-from cornerwave.privacy._variance_cells import variance_cells
+from cornerwave.privacy._variance_cells import cell_bins
 
 FIT_ROWS = 1 << 15
 """Rows that fits and cells are made of; groups are looked for among all sampled ones."""
@@ -57,28 +57,16 @@ class Residuals:
     """What F reveals of coordinates: shares R^2 (coordinates), and what it leaves of them.
 
     `residuals` (coordinates, rows) have the mean square 1 - shares, in units of each coordinate's
-    deviation, NaN where it is missing; `cells` are the cell of each row (see `_variance_cells`);
+    deviation, NaN where it is missing; `bins` (columns of F, rows) are what cells can be made of;
     `alone` (features, coordinates) is what each column of F reveals by itself, `together` what
     several do, by their names.
     """
 
     shares: Floats
     residuals: Floats
-    cells: Ints
+    bins: Ints
     alone: Floats
     together: Mapping[tuple[str, ...], Floats] = field(default_factory=dict)
-
-    def only(self, coordinates: Ints, features: Sequence[OpenColumn]) -> "Residuals":
-        """Return them for some coordinates, in cells of these: fewer are known in smaller cells."""
-        left = self.residuals[coordinates]
-        varied = [each.first(left.shape[1]) for each in features if each.values > 1]
-        return Residuals(
-            self.shares[coordinates],
-            left,
-            variance_cells(left, varied),
-            self.alone[:, coordinates],
-            {names: own[coordinates] for names, own in self.together.items()},
-        )
 
 
 def reveal(Z: Floats, features: Sequence[OpenColumn], rows: int | None = None) -> Residuals:
@@ -90,8 +78,8 @@ def reveal(Z: Floats, features: Sequence[OpenColumn], rows: int | None = None) -
     Z = standardised(Z)
     features = [each for each in features if each.values > 1]
     if not features or not len(Z):
-        nothing = np.zeros(len(Z))
-        return Residuals(nothing, Z, np.zeros(Z.shape[1], dtype=np.int64), np.zeros((0, len(Z))))
+        none = np.zeros((0, Z.shape[1]), dtype=np.int64)
+        return Residuals(np.zeros(len(Z)), Z, none, np.zeros((0, len(Z))))
     # groups and neighbours, in all sampled rows
     alone = np.array([revealed_alone(Z, each, rate) for each in features])
     order = np.argsort(-alone.sum(axis=1), kind="stable").tolist()
@@ -118,7 +106,7 @@ def reveal(Z: Floats, features: Sequence[OpenColumn], rows: int | None = None) -
     best = np.clip(best, 0.0, 1.0)
     left *= np.sqrt(best)[:, None]
     several = {names: own for names, own in together.items() if len(names) > 1 and own.any()}
-    return Residuals(1 - best, left, variance_cells(left, features), alone, several)
+    return Residuals(1 - best, left, cell_bins(features), alone, several)
 
 
 def _revealed_by_several(

@@ -3,7 +3,7 @@
 Where F decides how columns vary together, an estimate may use other coefficients there (DESIGN.md,
 'What stands without noise'). A tree splits bins of one column of F where squares and products of
 residuals differ most. Each half of the rows gets the cells that the other half chose, so that what
-they gain is no artefact of the choice.
+they gain is no artefact of the choice. It counts if rows there vary differently beyond chance.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from math import log, sqrt
 import numpy as np
 
 from cornerwave.arrays import Flags, Floats, Ints
-from cornerwave.privacy._anova import ALPHA, group_sums
+from cornerwave.privacy._anova import ALPHA, within
 from cornerwave.privacy._open_columns import (
     MOST_KNOTS,
     MOST_VALUES,
@@ -28,20 +28,32 @@ LEAST_LEAF, LEAF_ROWS = 100, 10
 """The least rows of a cell, and rows for each coordinate: its covariance must be estimated."""
 CELL_VALUES = 256
 """Values of a column by which cells may differ; of a number with more, MOST_KNOTS bands."""
+LEAST_VALUE = 10
+"""Rows of a value by which cells may differ, of several columns as one."""
+CONFIRMED = 0.1
+"""The probability, at most, that the rows of cells made by chance are taken for different ones."""
 SIGNALS_TRIED = 4
 """Signals by whose means bins are sorted: those that differ most between bins."""
 
 
-def variance_cells(left: Floats, features: Sequence[OpenColumn]) -> Ints:
+def cell_bins(features: Sequence[OpenColumn]) -> Ints:
+    """Return columns of F in bins (columns, rows), and all of those with few values as one."""
+    bins = [binned(each) for each in features]
+    coarse = [each for each in features if each.values <= MOST_VALUES]
+    if len(coarse) > 1:
+        bins.append(_frequent(all_values(coarse).codes))
+    return np.array(bins)
+
+
+def variance_cells(left: Floats, bins: Ints) -> Ints:
     """Return the cell of each row; those of the second half are numbered from LEAVES on."""
     n = left.shape[1]
     least = max(LEAST_LEAF, LEAF_ROWS * len(left)) // 2
-    coarse = [each for each in features if each.values <= MOST_VALUES]
-    bins = [binned(each) for each in features]
-    if len(coarse) > 1:
-        bins.append(all_values(coarse).binned(CELL_VALUES))
     signals = second_moments(np.nan_to_num(left))
-    return crossed_cells(signals, np.array(bins), np.arange(n) % 2, least)
+    cells = crossed_cells(signals, bins, np.arange(n) % 2, least)
+    # heavy tails make trees of chance; no row has a part in the choice of its cell
+    confirmed = within(signals, cells, comparisons=ALPHA / CONFIRMED).any()
+    return cells if confirmed else half_of(cells) * LEAVES
 
 
 def crossed_cells(signals: Floats, bins: Ints, half: Ints, least: int) -> Ints:
@@ -75,6 +87,17 @@ def binned(feature: OpenColumn) -> Ints:
     """Return the bins of a column by which cells may differ."""
     smooth = feature.numbers is not None and feature.values > CELL_VALUES
     return feature.binned(MOST_KNOTS if smooth else CELL_VALUES)
+
+
+def _frequent(codes: Ints) -> Ints:
+    """Return the most frequent values by number; all others, and those of few rows, are the last.
+
+    Values of one row each, sorted by what they have, would seem to explain all of it.
+    """
+    counts = np.bincount(codes)
+    place = np.argsort(np.argsort(-counts, kind="stable"))
+    rare = (place >= CELL_VALUES - 1) | (counts < LEAST_VALUE)
+    return np.asarray(np.where(rare, CELL_VALUES - 1, place)[codes])
 
 
 @dataclass(frozen=True)
@@ -116,12 +139,14 @@ def _best_split(signals: Floats, bins: Ints, rows: Flags, least: int) -> _Split:
         return best
     some = some - some.mean(axis=1, keepdims=True)
     for column, codes in enumerate(bins[:, rows]):
-        values, place = np.unique(codes, return_inverse=True)
+        here = np.bincount(codes)
+        values = np.flatnonzero(here)
         # bins that are sorted by one signal explain of it what all of them do by chance, at most:
         # chi-square with d degrees of freedom, by Laurent and Massart (see `_anova`)
         d, u = len(some) + len(values), log(1 / ALPHA)
         chance = d + 2 * sqrt(d * u) + 2 * u
-        sums, counts = group_sums(some, place.ravel()), np.bincount(place.ravel())
+        sums = np.array([np.bincount(codes, row)[values] for row in some])
+        counts = here[values]
         strongest = np.argsort(-(sums**2 / counts).sum(axis=1), kind="stable")[:SIGNALS_TRIED]
         for key in (np.arange(len(values)), *(sums[s] / counts for s in strongest.tolist())):
             order = np.argsort(key, kind="stable")

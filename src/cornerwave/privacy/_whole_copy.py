@@ -23,7 +23,7 @@ is v/(1+v) exactly. With one cell and T' D T = (1 - q^2), T' C T = diag(l), it i
 What cells take from that is measured at some levels, less what as many cells take by chance.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -31,7 +31,7 @@ import numpy as np
 
 from cornerwave.arrays import Flags, Floats, Ints
 from cornerwave.levels import LATTICE
-from cornerwave.privacy._cell_covariances import CellCovariances, Drawn
+from cornerwave.privacy._cell_covariances import CellCovariances, CellsOfSome, Drawn
 from cornerwave.privacy._covariances import (
     VANISHING,
     Covariances,
@@ -44,6 +44,7 @@ from cornerwave.privacy._hidden import MostRevealing
 from cornerwave.privacy._joint_sample import NUMBERS, Coordinate, JointSample
 from cornerwave.privacy._open_columns import OpenColumn, Shown
 from cornerwave.privacy._revealed import Residuals, reveal, with_revealing_parts
+from cornerwave.privacy._variance_cells import variance_cells
 
 CELL_LEVELS, MANY = 24, 96
 """Levels at which cells are looked at, and a third of them if there are so many coordinates."""
@@ -51,6 +52,8 @@ SLIGHT = 0.005
 """Less than this share is chance of the sample, where there is something without noise."""
 SIMPLER = 0.05
 """A set of columns is named if it reveals so much more, for each, than one of them."""
+PARTNERS, CLOSE = 3, 3.0
+"""Numbers beside one for which cells are chosen: those that vary with it, by so many errors."""
 STEP = 10
 """Even draws are computed at every tenth level, and stated for the ten levels from there."""
 
@@ -102,7 +105,7 @@ class WholeCopy:
     `weight` is the variance of each: the share of a category is that of all its indicators.
     `columns` is empty for functions of a category beside its indicators. `left` is what F leaves
     of C, `revealed` the share R^2 of each coordinate, `by_open` who reveals it, `cells` what is
-    left in each cell of F, `number_cells` what is left of the numbers in cells chosen for them.
+    left in each cell of F, `ways` what is left of some coordinates in cells chosen for them.
     """
 
     C: Floats
@@ -114,8 +117,8 @@ class WholeCopy:
     left: Floats
     revealed: Floats
     by_open: ByOpenColumns = field(default_factory=ByOpenColumns)
-    cells: CellCovariances = field(default_factory=CellCovariances)
-    number_cells: CellCovariances = field(default_factory=CellCovariances)
+    cells: CellCovariances | None = None
+    ways: tuple[CellsOfSome, ...] = ()
 
     @classmethod
     def of(cls, sample: JointSample) -> "WholeCopy":
@@ -165,18 +168,27 @@ class WholeCopy:
             left=semidefinite(left) if revealed.shares.any() else self.left,
             revealed=revealed.shares,
             by_open=ByOpenColumns.of(features, revealed),
-            cells=CellCovariances.of(Z[:, :n], revealed, left),
-            number_cells=self._number_cells(Z[:, :n], revealed, left, features),
+            cells=_cells_of(list(range(len(Z))), Z, revealed, left).cells,
+            ways=tuple(self._ways(Z, revealed, left)),
         )
 
-    def _number_cells(
-        self, Z: Floats, revealed: Residuals, left: Floats, features: Sequence[OpenColumn]
-    ) -> CellCovariances:
-        """Measure what F leaves of the numbers in cells chosen for them; none without others."""
-        if not self._is_mixed:
-            return CellCovariances()
-        at = np.flatnonzero(self._numbers)
-        return CellCovariances.of(Z[at], revealed.only(at, features), left[np.ix_(at, at)])
+    def _ways(self, Z: Floats, revealed: Residuals, left: Floats) -> Iterator[CellsOfSome]:
+        """Yield cells for the numbers alone, and for each of them with those that it varies with.
+
+        Cells need rows for each coordinate: fewer coordinates are known in smaller cells.
+        """
+        numbers = np.flatnonzero(self._numbers)
+        if self._is_mixed:
+            yield _cells_of(numbers.tolist(), Z, revealed, left)
+        size = np.sqrt(np.diag(left)[numbers])
+        close = np.abs(left[np.ix_(numbers, numbers)]) / np.maximum(np.outer(size, size), 1e-300)
+        close[close < CLOSE / np.sqrt(revealed.residuals.shape[1])] = 0.0
+        np.fill_diagonal(close, np.inf)
+        for row in close if len(self.C) > 1 else ():
+            most = np.argsort(-row, kind="stable")[: 1 + PARTNERS]
+            way = _cells_of(numbers[np.sort(most[row[most] > 0])].tolist(), Z, revealed, left)
+            if way.cells.differ:
+                yield way
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -211,6 +223,23 @@ class WholeCopy:
     def hidden(self, noise: Sequence[float] = LATTICE) -> dict[str, Floats]:
         """Return what each perturbed or refreshed column hides at each noise: equation (3)."""
         q2 = 1 / (1 + np.array(noise))
+        shares = self._hidden_in_cells(q2)
+        # an estimate may leave coordinates out: fewer are known better in each cell
+        for way in self._all_ways():
+            some = replace(self, ways=())._only(list(way.at))
+            for name, own in replace(some, cells=way.cells)._hidden_in_cells(q2).items():
+                shares[name] = np.minimum(shares[name], own)
+        return shares
+
+    def _all_ways(self) -> Iterator[CellsOfSome]:
+        """Yield cells of some coordinates, and those that were chosen for all."""
+        if self.cells and self._is_mixed:
+            numbers = np.flatnonzero(self._numbers).tolist()
+            yield CellsOfSome(tuple(numbers), self.cells.only(numbers))
+        yield from self.ways
+
+    def _hidden_in_cells(self, q2: Floats) -> dict[str, Floats]:
+        """Return what each column hides from estimates in `cells` with all coordinates."""
         if self.even:
             recovered = self._recovered_by_level(q2)
         else:
@@ -223,15 +252,8 @@ class WholeCopy:
             # what is independent of all others hides exactly 1 - q^2; more is chance of the sample
             most = np.ones_like(q2) if self._block_of[name] in self.even else 1 - q2
             left = np.clip(1 - known / self.weight[at].sum(), 0.0, most)
-            slight = bool(self.cells) & (most - left < SLIGHT)
+            slight = (self.cells is not None) & (most - left < SLIGHT)
             shares[name] = np.where(slight, most, left)
-        # an estimate may leave categories out: fewer coordinates are known better in each cell, and
-        # in smaller ones, where a category of many values would need more rows
-        if self.cells and self._is_mixed:
-            alone = self._only(np.flatnonzero(self._numbers).tolist())
-            for numbers in (alone, replace(alone, cells=alone.number_cells)):
-                for name, own in numbers.hidden(noise).items():
-                    shares[name] = np.minimum(shares[name], own)
         return shares
 
     # ---- the noise, D ------------------------------------------------------------------------
@@ -278,7 +300,7 @@ class WholeCopy:
 
     def _gained_by_cells(self, q2: Floats) -> Floats:
         """Return what coefficients that depend on the cell recover, interpolated between levels."""
-        if not self.cells:
+        if self.cells is None:
             return np.zeros((len(self.C), len(q2)))
         number = CELL_LEVELS if len(self.C) < MANY else CELL_LEVELS // 3
         places = np.unique(np.linspace(0, len(q2) - 1, number).round().astype(np.int64))
@@ -390,9 +412,17 @@ class WholeCopy:
             even={name: known for name, known in self.even.items() if name in blocks},
             left=self.left[at],
             revealed=self.revealed[stay],
-            cells=self.cells.only(stay),
-            number_cells=self.number_cells.only(keep),
+            cells=self.cells and self.cells.only(stay),
+            ways=tuple(way for each in self.ways if (way := each.only(stay)).at),
         )
+
+
+def _cells_of(at: Sequence[int], Z: Floats, revealed: Residuals, left: Floats) -> CellsOfSome:
+    """Choose cells for some coordinates, and measure them there."""
+    left_here = revealed.residuals[at]
+    cells = variance_cells(left_here, revealed.bins)
+    Z = Z[at, : len(cells)]
+    return CellsOfSome(tuple(at), CellCovariances.of(Z, left_here, cells, left[np.ix_(at, at)]))
 
 
 def _even_draws(known: Sequence[Coordinate], mean: Floats, size: Floats) -> dict[str, EvenDraws]:
