@@ -178,11 +178,11 @@ def test_a_value_that_returns_shows_what_it_showed(vault):
     assert (copies[0] != copies[1]).all()
 
 
-def test_rows_in_any_number_of_groups_have_the_same_cells(vault, monkeypatch):
+def test_rows_in_any_number_of_groups_have_the_same_cells(vault, at_a_time):
     dataset = registered(vault)
     dataset.update(table(advanced(2)[1]))
     one = dataset.release(to="ann", privacy=0.5).to_arrow()
-    monkeypatch.setattr("cornerwave.sizes.GROUP_CELLS", 1)
+    at_a_time(GROUP_CELLS=1)
     assert dataset.release(to="ann", privacy=0.5).to_arrow().equals(one)
 
 

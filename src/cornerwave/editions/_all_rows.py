@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cornerwave.arrays import Floats, Words, part_ends
 from cornerwave.columns import Schema
@@ -154,9 +155,9 @@ def from_parts(parts: "np.ndarray[Any, np.dtype[np.uint8]]", middles: Floats) ->
     return np.take_along_axis(np.hstack([middles, gap]), parts.astype(np.intp), axis=1)
 
 
-def cells_to_arrays(cells: Words) -> dict[str, Any]:
+def cells_to_arrays(cells: Words) -> dict[str, NDArray[Any]]:
     """Return cells (columns, rows) as arrays that take little space."""
-    arrays = dict[str, Any]()
+    arrays = dict[str, NDArray[Any]]()
     for number, own in enumerate(cells):
         values, codes = np.unique(own, return_inverse=True)
         small = np.uint8 if len(values) <= _BYTE else np.uint16
@@ -166,7 +167,7 @@ def cells_to_arrays(cells: Words) -> dict[str, Any]:
     return arrays
 
 
-def cells_from_arrays(kept: Mapping[str, Any], columns: int, rows: int) -> Words:
+def cells_from_arrays(kept: Mapping[str, NDArray[Any]], columns: int, rows: int) -> Words:
     """Return cells, from what `cells_to_arrays` gave."""
     cells = [(kept[f"values{n}"], kept[f"codes{n}"]) for n in range(columns)]
     words = [values[code] if len(values) else code for values, code in cells]

@@ -47,7 +47,7 @@ def read_table(
 
 
 def read_tables(
-    tables: Mapping[str, Any],
+    tables: Mapping[str, object],
     choices: Choices,
     *,
     schema: str | Path | None = None,

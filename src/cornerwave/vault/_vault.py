@@ -229,7 +229,7 @@ class Vault:
     def register_linked(
         self,
         name: str,
-        tables: Mapping[str, Any],
+        tables: Mapping[str, object],
         *,
         schema: str | Path | None = None,
         orphans: bool = False,
@@ -267,7 +267,7 @@ class Vault:
     def register_linked_as(
         self,
         name: str,
-        tables: Mapping[str, Any],
+        tables: Mapping[str, object],
         choices: Choices,
         *,
         schema: str | Path | None = None,
@@ -298,7 +298,7 @@ class Vault:
         made = zip(entries, sources.items(), strict=True)
         return LinkedDataset(name, {t: self._dataset(e, opened) for e, (t, (opened, _)) in made})
 
-    def linked(self, name: str, *, sources: Mapping[str, Any] | None = None) -> LinkedDataset:
+    def linked(self, name: str, *, sources: Mapping[str, object] | None = None) -> LinkedDataset:
         """Return linked tables; `sources` states where some of them are now."""
         tables = [n for n in self._ledger.names() if n.rpartition(".")[0] == name]
         given = sources or {}
