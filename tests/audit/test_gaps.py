@@ -16,7 +16,7 @@ import pytest
 
 from cornerwave.audit import ALPHA, as_json, audit, verdict
 from cornerwave.audit._rows import Completion
-from cornerwave.audit._sums import Statistics
+from cornerwave.audit._sums import Layout, Statistics
 from cornerwave.errors import CornerwaveWarning
 from cornerwave.moments import Moments
 from tests.audit.releases import binomial_limit, known_dataset
@@ -188,3 +188,14 @@ def test_false_alarms_over_300_honest_audits_with_gaps() -> None:
             not found.clean
         )
     assert len(alarms) <= binomial_limit(300, ALPHA, 0.001), alarms
+
+
+def test_gaps_are_summed_also_if_no_copy_has_noise_of_one_covariance():
+    """As of a table whose noise is a curve in time: nothing is left to compare with it."""
+    X = np.random.default_rng(0).normal(size=(2, 100))
+    whole = [sums for _, sums in Layout.of([X]).deals([X])]
+    X[0, ::5] = np.nan
+    gapped = [sums for _, sums in Layout.of([X]).deals([X])]
+    for each in (*whole, *gapped):
+        assert each.noise.shape == (3, 0)
+    assert sum(each.pairs[0, 0, 0] for each in gapped) == 80

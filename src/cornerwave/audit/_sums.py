@@ -246,7 +246,8 @@ class Layout:
                 pairs, noise = _pairwise_of(total, N), _each_of(total)[:, N:]
             else:
                 pairs = _pairwise(deal[0] - self.shift[:, None])
-                noise = _each(np.concatenate([part - deal[0] for part in deal[1:]]))
+                none = deal[0][:0]  # there may be no copy whose noise has one covariance
+                noise = _each(np.concatenate([none, *(part - deal[0] for part in deal[1:])]))
                 # where they are: every group keeps its share of the rest
                 missing = ~np.isfinite(stacked).all(axis=1, keepdims=True)
                 np.copyto(stacked, 0.0, where=missing)
