@@ -271,6 +271,13 @@ def test_questions_are_answered_for_all_tables(run, places):
     assert "visits: What coalitions can recover" in page
 
 
+def test_a_dictionary_of_each_table_lies_beside_a_copy(run, places):
+    run("release", "clinic", "--to", "eve", "--privacy", "0.5", "--out", "eve.zip", "--dictionary")
+    for table, column in (("patients", "risk"), ("visits", "cost")):
+        assert column in (places / f"eve.zip.{table}.dictionary.csv").read_text()
+        assert (places / f"eve.zip.{table}.dictionary.html").exists()
+
+
 def test_the_least_privacy_is_that_of_the_worst_table(places):
     dataset = Vault.open(places / "vault").linked("clinic")
     for privacy in (0.3, 0.8):

@@ -331,11 +331,14 @@ def _about_categories(copy: Copy, numbers: Sequence[str], labels: Sequence[str])
 # --- the dictionary as a page and as CSV ------------------------------------------------
 
 
-def write_dictionary(copy: str | Place, *, force: bool = False) -> list[Path | Address]:
+def write_dictionary(
+    copy: str | Place, *, force: bool = False, beside: Path | Address | None = None
+) -> list[Path | Address]:
     """Write the dictionary of a copy beside it, as COPY.dictionary.html and .csv.
 
-    The copy is a file or a directory, or lies in a store. Raises SourceError if its metadata
-    states too little, and OutputExists, unless `force`, for files with other contents.
+    Or `beside` another name, as that of a table in an archive. The copy is a file or a directory,
+    or lies in a store. Raises SourceError if its metadata states too little, and OutputExists,
+    unless `force`, for files with other contents.
     """
     path = place_of(copy)
     if isinstance(path, DatabaseAddress):
@@ -343,7 +346,8 @@ def write_dictionary(copy: str | Place, *, force: bool = False) -> list[Path | A
     made = dictionary_of(path)
     places = []
     for ending, text in (("html", page(dictionary_document(made))), ("csv", made.csv())):
-        place = path.with_name(f"{path.name}.dictionary.{ending}")
+        near = beside or path
+        place = near.with_name(f"{near.name}.dictionary.{ending}")
         check_place(place, force=True)
         write_text(place, text, force=force)
         places.append(place)

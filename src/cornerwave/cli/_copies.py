@@ -108,7 +108,9 @@ def release(
     if is_linked:
         _check_linked(finish, edition, batch, engine)
         tables = opened.linked(name, sources=named_sources(source))
-        _release_linked(tables, requests, raw=raw, force=force, another=another)
+        _release_linked(
+            tables, requests, raw=raw, force=force, another=another, dictionary=dictionary
+        )
         return
     with cluster(engine, master) as session:
         dataset = opened.dataset(name, source=read_by(session, source))
@@ -149,10 +151,11 @@ def _release_linked(
     raw: bool,
     force: bool,
     another: bool,
+    dictionary: bool,
 ) -> None:
     """Release copies of linked tables, one after the other."""
     for recipient, asked, place in requests:
-        made = tables.release_at(recipient, asked, raw=raw)
+        made = tables.release_at(recipient, asked, raw=raw, dictionary=dictionary)
         for table, release in made.tables.items() if not another else ():
             _confirm_second_levels(tables[table], [release])
         with progress("Releasing", sum(each.rows.rows for each in made.tables.values())) as advance:
@@ -162,6 +165,19 @@ def _release_linked(
             f"{path}: {', '.join(made.tables)} for {recipient}, privacy {made.privacy:g}, noise "
             f"{first.level.noise:.4g}"
         )
+        if dictionary and isinstance(path, Path):
+            _write_dictionaries(path, force=force)
+
+
+def _write_dictionaries(path: Path, *, force: bool) -> None:
+    """Write the dictionary of each table beside a copy of linked tables, and say where."""
+    from cornerwave.dictionary import write_dictionary
+    from cornerwave.outputs import linked_files
+
+    for table, file in linked_files(path).items():
+        beside = path.with_name(f"{path.name}.{table}")
+        for place in write_dictionary(file.path, force=force, beside=beside):
+            say(f"{place}: what the columns of {table} are and how to compute with them")
 
 
 def _from(against: str, asked: "Level | Privacy") -> "Level | Privacy":
