@@ -85,7 +85,13 @@ def test_the_number_of_a_visit_is_refused_as_the_unit(vault, untouched):
     with untouched(), pytest.raises(ColumnError, match="'visit' is not what rows belong to") as e:
         vault.register("clinic", table, unit="visit", drop=["person"])
     assert "Name 'person' as the unit" in str(e.value)
-    assert e.value.use == ("unit",)
+    assert e.value.use == ("unit", "independent_rows")
+
+
+def test_an_owner_may_insist_on_a_unit(vault):
+    table = clinic(persons=300, visits=30).drop_columns("home")
+    made = vault.register("clinic", table, unit="visit", independent_rows=True, drop=["person"])
+    assert made.frozen.schema.unit == "visit"
 
 
 def test_appended_rows_of_the_same_persons_are_accepted(vault):
@@ -192,10 +198,6 @@ BAD = {
     "all distinct": ({"unit": "row"}, "'row' is another one in every row, so each row is a person"),
     "fractions": ({"unit": "height"}, "a unit must be whole numbers, text or dates, not double"),
     "the key too": ({"unit": "person", "key": "person"}, "the key and also the unit; choose one"),
-    "independent": (
-        {"unit": "person", "independent_rows": True},
-        "rows belong to 'person', and are also stated to be independent; choose one",
-    ),
     "uniform": ({"unit": "person", "uniform": ["sex"]}, "uniform does not go with a unit"),
     "kept and dropped": (
         {"unit": "person", "keep": ["person"], "drop": ["person"]},

@@ -264,7 +264,7 @@ class Choices:
         asked=True,
     )
     independent_rows: bool = declared(
-        "State that no two rows belong to one person, though they seem to",
+        "State that no two rows belong together, though they seem to; beside a unit, but by it",
         label="Rows are independent",
         asked=True,
     )

@@ -198,7 +198,8 @@ def _registered(dataset: "Dataset", done: str) -> Iterator[str]:
     if frozen.schema.order is not None:
         yield f"  {_ORDERS[frozen.schema.order]}"
     if frozen.schema.independent_rows:
-        yield "  rows: independent, as stated; several rows of one person are not hidden together"
+        what = "rows of different units" if frozen.schema.unit else "rows"
+        yield f"  {what}: independent, as stated; if they belong together, they are not hidden so"
     for each in frozen.categories:
         if each.pooled:
             name = "+".join(map(spelled, each.columns))

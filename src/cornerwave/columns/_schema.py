@@ -183,7 +183,7 @@ class Schema:
     @property
     def looked_at(self) -> list[str]:
         """The columns that registration reads: dropped ones too, which may name units."""
-        if self.independent_rows:
+        if self.independent_rows and self.unit is None:
             return self.used
         dropped = [column for column in self.columns if column.role == DROPPED]
         return [*self.used, *(c.name for c in dropped if type_named(c.type) is not None)]
@@ -329,10 +329,6 @@ def _check_choices(choices: Choices, present: Sequence[str]) -> None:
         )
     if choices.unit is not None and choices.unit == choices.key:
         raise ColumnError(f"{choices.unit!r}: the key and also the unit; choose one")
-    if choices.unit is not None and choices.independent_rows:
-        raise ColumnError(
-            f"rows belong to {choices.unit!r}, and are also stated to be independent; choose one"
-        )
     if choices.unit is not None and choices.uniform:
         raise ColumnError(
             f"{listed(choices.uniform)}: uniform does not go with a unit, whose categories are "

@@ -234,10 +234,11 @@ def check_units(surveyor: Surveyor, survey: Survey) -> None:
 def check_declared_unit(surveyor: Surveyor, survey: Survey) -> None:
     """Raise ColumnError if the declared unit does not name what rows belong to.
 
-    Warns if persons belong together.
+    Unless the owner states that the rows of different units are independent. Warns if persons
+    belong together.
     """
     schema, rows = surveyor.schema, survey.units.ordered
-    if schema.unit is None or survey.persons is None:
+    if schema.unit is None or survey.persons is None or schema.independent_rows:
         return
     looked = surveyor.unit_columns.looked(rows.numbers, rows.cells)
     if all(each.distinct == 0 for each in looked if each.name == schema.unit):
@@ -253,9 +254,10 @@ def check_declared_unit(surveyor: Surveyor, survey: Survey) -> None:
         )
         raise ColumnError(
             f"{schema.unit!r} is not what rows belong to: {better}. Rows with the same "
-            f"{schema.unit!r} agree far less. {remedy}; if they do not belong together, leave "
-            f"{listed(better.columns)} out of the table",
-            use=("unit",),
+            f"{schema.unit!r} agree far less. {remedy}; if it is {schema.unit!r} that is to be "
+            f"hidden, and not what rows with the same {listed(better.columns)} have in common, "
+            "state that other rows are independent",
+            use=("unit", "independent_rows"),
         )
     for above in find_above(looked, schema.unit, persons=survey.persons.persons)[:1]:
         names = listed(above.columns)

@@ -51,8 +51,8 @@ class UnitColumns:
 
     @classmethod
     def of(cls, schema: Schema) -> "UnitColumns":
-        """Return those of a table; none if its owner states that rows are independent."""
-        if schema.independent_rows:
+        """Return those of a table; none if it needs no unit, as its owner states."""
+        if schema.independent_rows and schema.unit is None:
             return cls((), (), ())
         plain = [column for column in schema.columns if column.role != KEY]
         texts = [c for c in schema.columns if c.role in (KEY, UNIT, DROPPED) and _is_text(c)]
