@@ -297,7 +297,7 @@ def _what_repeats(repeat: Repeat, dataset: str) -> str:
         return f"{what}: {_WHY} Release from {dataset!r}. {_UNLESS}"
     how = "the same values as" if repeat.same else "an edition or a part of the values of"
     what = f"column {repeat.column!r} holds {how} {repeat.of!r} of dataset {dataset!r}"
-    return f"{what}: {_WHY} {_remedy([repeat.column], dataset)}. {_UNLESS}"
+    return f"{what}: {_WHY} {_remedy([repeat.column], dataset)}. {_TOGETHER} {_UNLESS}"
 
 
 def _what_follows(relation: Relation, dataset: str) -> str:
@@ -316,6 +316,10 @@ def _remedy(columns: Sequence[str], dataset: str) -> str:
 
 
 _WHY = "two datasets have independent noise, which colluding recipients could average."
+_TOGETHER = (
+    "Tables of the same persons, such as patients and their visits, are registered together, as "
+    "TABLE=SOURCE for each: what they repeat then has the same noise."
+)
 _UNLESS = (
     "If the tables agree by chance alone, declare this one unrelated to it; if they do not, copies "
     "of both reveal more than either states"
