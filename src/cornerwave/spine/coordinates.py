@@ -48,6 +48,8 @@ MOST_INDICATORS, MOST_RARE, ROWS_PER_COORDINATE = 160, 96, 5
 """So many indicators, and coordinates for rare values, at most, with so many rows for each."""
 PERSONS = "persons"
 """The block of all categories of a table with a unit."""
+FOLLOWING = "\0following"
+"""What stands for other columns where the time of rows is looked at: of them nothing is stated."""
 MOST_REACH = 1.5
 """What chance in the means of few rows hides of a correlation is put right up to this factor."""
 MOST_OF_PERSONS, MOST_SHOWN = 24, 4
@@ -151,7 +153,9 @@ def sampled_persons(
     own = _person_rows(surveyor, survey, ordered, categories, noise, others, in_time=True)
     found = [replace(own, beside=others_show)]
     if schema.time in names:
-        found.append(_person_rows(surveyor, survey, sample, (), noise, [schema.time]))
+        # of the time itself, columns that follow it reveal something
+        own = _person_rows(surveyor, survey, sample, (), noise, [schema.time, *others])
+        found.append(replace(own, names=[schema.time, *[FOLLOWING] * len(others)]))
     return found
 
 
