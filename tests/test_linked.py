@@ -277,6 +277,13 @@ def test_bad_input_is_refused_in_a_line_and_nothing_is_recorded(tmp_path):
     assert vault.datasets() == []
 
 
+def test_a_table_keeps_its_name_in_the_family(registered):
+    *_, linked, _ = registered
+    with pytest.raises(VaultError, match="one of several linked tables"):
+        linked["visits"].rename("stays")
+    assert linked["visits"].name == "clinic.visits"
+
+
 def test_a_schema_file_states_the_choices_of_each_table(tmp_path, registered):
     home, _, linked, tables = registered
     text = ['unit = "patient"']
