@@ -14,11 +14,13 @@ from cornerwave.errors import (
     ColumnError,
     OutputExists,
     SourceChanged,
+    SourceError,
     VaultError,
 )
 from cornerwave.ledger import Key
 from cornerwave.levels import Level
 from cornerwave.privacy import hidden_of_persons
+from cornerwave.sources import open_source
 from cornerwave.spine import linked as linked_module
 from cornerwave.vault import Vault
 
@@ -205,6 +207,23 @@ def test_a_duckdb_file_has_all_tables(registered, tmp_path):
             "SELECT count(*) FROM visits JOIN patients USING (patient)"
         ).fetchall()
     assert joined == len(tables["visits"])
+
+
+def test_a_schema_of_postgresql_has_all_tables_or_none(registered, postgresql_server):
+    _, vault, linked, tables = registered
+    where = postgresql_server.fresh()
+    linked.release(to="d", privacy=0.4).write(f"{where}#shared")
+    for name in tables:
+        assert "patient" in open_source(f"{where}#shared.{name}").schema.names
+    with pytest.raises(OutputExists):
+        linked.release(to="d", privacy=0.4).write(f"{where}#shared")
+    changed = tables["visits"].copy()
+    changed.loc[0, "cost"] += 1.0
+    other = vault.linked("clinic", sources={"visits": changed})
+    with pytest.raises(SourceChanged, match="registered table"):
+        other.release(to="nobody", privacy=0.5).write(f"{where}#other")
+    with pytest.raises(SourceError):  # patients were complete, and are gone with the rest
+        open_source(f"{where}#other.patients")
 
 
 def test_nothing_appears_of_a_release_that_fails(registered, tmp_path):
