@@ -66,6 +66,8 @@ class Dataset:
         self._key = key
         self.home = home
         self._given = source
+        self._histories: dict[int, HistoryRows] = {}
+        self._keeps_histories = False
         self.siblings: dict[str, Dataset] = {}
         """The tables that it is linked with, as far as they are at hand."""
         self._frozen_at: dict[int, Frozen] = {}
@@ -195,11 +197,24 @@ class Dataset:
         recipe.histories = Histories.of(own, categories, secret, tables)
 
     def history_rows(self, edition: int | None = None) -> HistoryRows:
-        """Return the categories of all persons, of the whole table up to an edition."""
+        """Return the categories of all persons, of the whole table up to an edition.
+
+        Where they are kept, as each of several linked tables needs them, they are read once.
+        """
         editions = self.editions[:edition]
+        if (number := len(editions)) in self._histories:
+            return self._histories[number]
         ends, secrets = [each.rows for each in editions], RowSecrets.of(self._key.derive)
         source = self.parts.of(self.portion(edition=edition))
-        return history_rows(source, self.frozen, secrets, ends, editions[-1].whole)
+        found = history_rows(source, self.frozen, secrets, ends, editions[-1].whole)
+        if self._keeps_histories:
+            self._histories[number] = found
+        return found
+
+    def keep_histories(self, keep: bool) -> None:
+        """Keep the categories of persons once they are read, or no longer."""
+        self._keeps_histories = keep
+        self._histories.clear()
 
     def _sibling(self, table: str) -> "Dataset":
         """Return a table that this one is linked with."""

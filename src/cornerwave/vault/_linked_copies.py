@@ -55,7 +55,7 @@ def write_linked(
         raise OutputExists(f"{path} exists already; name another place, or replace it")
     ending = path.suffix.lower()
     inside = {ZIP: "csv", DUCKDB: "parquet"}.get(ending, format)
-    with discreet(), _hidden(path) as folder:
+    with discreet(), _hidden(path) as folder, _read_once(tables):
         for table, release in tables.items():
             make_all([(release, folder / f"{table}.{inside}")], progress=progress)
         made = _packed(folder, ending, list(tables))
@@ -65,13 +65,26 @@ def write_linked(
     return path
 
 
+@contextmanager
+def _read_once(tables: Mapping[str, Release]) -> Iterator[None]:
+    """Keep the histories that each table needs of all, as long as this lasts."""
+    datasets = [release.dataset for release in tables.values()]
+    for each in datasets:
+        each.keep_histories(True)
+    try:
+        yield
+    finally:
+        for each in datasets:
+            each.keep_histories(False)
+
+
 def _in_schema(
     tables: Mapping[str, Release], place: DatabaseAddress, *, force: bool, progress: Progress
 ) -> Place:
     """Write the tables to a schema of PostgreSQL, in one transaction."""
     if place.table is None or "." in place.table:
         raise OutputError("name the schema of the copy, as in postgresql://HOST/DATABASE#SCHEMA")
-    with discreet(), ExitStack() as hidden:
+    with discreet(), ExitStack() as hidden, _read_once(tables):
         session = hidden.enter_context(SharedSession(place, place.table))
         for table, release in tables.items():
             at = replace(place, table=f"{place.table}.{table}")
