@@ -146,6 +146,7 @@ def test_registration_refuses_stacked_waves(vault, untouched):
     vault.register("waves", table, shuffle=True)
 
 
+@pytest.mark.slow
 def test_a_batch_of_stacked_waves_is_refused(vault):
     random = np.random.default_rng(6)
     vault.register("waves", pa.table({"a": random.normal(size=5000)})).append(

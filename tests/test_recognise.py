@@ -285,6 +285,7 @@ UNBROKEN = {
 }
 
 
+@pytest.mark.slow
 def test_long_texts_without_a_space_are_looked_at_in_good_time(tmp_path):
     """A search that begins anew at each letter takes minutes for these, and fails the limit."""
     rng, columns = chance(7), {"x": chance(8).normal(size=100)}

@@ -117,7 +117,8 @@ def test_it_does_so_in_larger_tables(tmp_path: Path, name: str) -> None:
     judge(leak, *attacked(tmp_path, leak, leak.rows))
 
 
-@pytest.mark.parametrize("values", [pytest.param(30, marks=pytest.mark.slow), 100])
+@pytest.mark.slow
+@pytest.mark.parametrize("values", [30, 100])
 def test_weights_may_depend_on_each_of_many_values(tmp_path: Path, values: int) -> None:
     """No mean depends on the kept value; how the numbers go together does."""
     rng = np.random.default_rng(9)

@@ -170,6 +170,7 @@ def test_shrunken_values_follow_the_table() -> None:
     assert "independence" in faults(run(X, [0.9 * X + 0.1 * X.mean(axis=0) + white(X, 1)]))
 
 
+@pytest.mark.slow
 def test_two_distant_rows_swapped() -> None:
     X = skewed(20_000)
     copies = ours(X, NOISE)

@@ -79,6 +79,7 @@ def test_honest_copies_pass_every_check(clinic, audited):
     passes(audited, rows=len(clinic[0]))
 
 
+@pytest.mark.slow
 def test_honest_copies_of_unequal_persons_pass_every_check(tmp_path):
     source = unequal()
     _, copies = released(source, tmp_path, unit="patient")

@@ -190,7 +190,9 @@ def lengths_of(found):
     return max(check.value / check.limit for check in found.checks if check.name == "lengths")
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(more, marks=pytest.mark.slow) for more in (1, 2))]
+)
 def test_whole_numbers_do_not_look_turned(seed):
     """Rounded noise says nothing of lengths, so nothing is claimed; fine noise does."""
     found = audit(*whole_numbers(seed))
@@ -200,6 +202,7 @@ def test_whole_numbers_do_not_look_turned(seed):
         assert lengths_of(audit(*whole_numbers(seed, step=step))) < 1
 
 
+@pytest.mark.slow
 def test_turned_rows_of_whole_numbers_are_found_where_rounding_lets_them():
     found = audit(*whole_numbers(1, turned=True, step=1e-4))
     assert lengths_of(found) > 1
