@@ -12,6 +12,7 @@ import pytest
 from cornerwave.errors import (
     AlreadyRegistered,
     ColumnError,
+    OutputError,
     OutputExists,
     SourceChanged,
     SourceError,
@@ -236,6 +237,27 @@ def test_nothing_appears_of_a_release_that_fails(registered, tmp_path):
             linked.release(to="nobody", privacy=0.5).write(tmp_path / place)
     assert list(tmp_path.iterdir()) == []
     assert all(held.recipient != "nobody" for held in linked["patients"].holdings)
+
+
+def test_only_a_copy_is_replaced_and_never_the_tables(registered, tmp_path):
+    home, _, linked, _ = registered
+    copy, place = linked.release(to="e", privacy=0.5), tmp_path / "copy"
+    copy.write(place)
+    copy.write(place, force=True)
+    (place / "thesis.txt").write_text("mine")
+    with pytest.raises(OutputExists, match=r"other files, such as thesis\.txt"):
+        copy.write(place, force=True)
+    assert (place / "thesis.txt").read_text() == "mine"
+    with pytest.raises(OutputExists, match="not such a copy"):
+        copy.write(_folder(tmp_path), force=True)
+    with pytest.raises(OutputError, match="registered table"):
+        copy.write(home / "visits.csv", force=True)
+    assert (home / "visits.csv").is_file()
+
+
+def _folder(home):
+    (home / "a.zip").mkdir()
+    return home / "a.zip"
 
 
 def test_rows_that_come_have_the_noise_of_their_persons(tmp_path):

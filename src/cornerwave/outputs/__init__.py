@@ -20,6 +20,7 @@ from cornerwave.outputs._outputs import (
     metadata_path,
     read_metadata,
     sync_directory,
+    umask,
     write_text,
 )
 from cornerwave.outputs._table_copies import SharedSession
@@ -47,5 +48,6 @@ __all__ = [
     "plain_schema",
     "read_metadata",
     "sync_directory",
+    "umask",
     "write_text",
 ]

@@ -22,12 +22,13 @@ from cornerwave.outputs import (
     hidden_beside,
     read_metadata,
     sync_directory,
+    umask,
 )
 from cornerwave.sources import Address, DatabaseAddress, Place, Progress, place_of, quoted, silent
-from cornerwave.vault._release import Release, made_at, make_all
+from cornerwave.vault._release import Release, check_places, made_at, make_all
 
 FORMATS = ("parquet", "csv", "csv.gz", "arrow")
-ZIP, DUCKDB = ".zip", ".duckdb"
+ZIP, DUCKDB, META = ".zip", ".duckdb", ".meta.json"
 _AT = (1980, 1, 1, 0, 0, 0)
 """The time of files in an archive: bytes depend on the copy alone."""
 
@@ -51,10 +52,11 @@ def write_linked(
     if format not in FORMATS:
         raise OutputError(f"{format!r} is not one of {', '.join(FORMATS)}")
     check_parent(path)
-    if path.exists() and not force:
-        raise OutputExists(f"{path} exists already; name another place, or replace it")
     ending = path.suffix.lower()
     inside = {ZIP: "csv", DUCKDB: "parquet"}.get(ending, format)
+    for release in tables.values():
+        check_places(release.dataset, [path])
+    _check_replaced(path, ending, list(tables), force=force)
     with discreet(), _hidden(path) as folder, _read_once(tables):
         for table, release in tables.items():
             make_all([(release, folder / f"{table}.{inside}")], progress=progress)
@@ -63,6 +65,19 @@ def write_linked(
             release.hold(inside)
         _publish(made, path)
     return path
+
+
+def _check_replaced(path: Path, ending: str, tables: list[str], *, force: bool) -> None:
+    """Raise OutputExists unless nothing is there, or, by `force`, what another copy left."""
+    if not path.exists():
+        return
+    if not force:
+        raise OutputExists(f"{path} exists already; name another place, or replace it")
+    if path.is_dir() != (ending not in (ZIP, DUCKDB)):
+        raise OutputExists(f"{path} is not such a copy, so it is not replaced")
+    ours = {f"{table}.{each}{more}" for table in tables for each in FORMATS for more in ("", META)}
+    if path.is_dir() and (others := sorted({each.name for each in path.iterdir()} - ours)):
+        raise OutputExists(f"{path} has other files, such as {others[0]}, so it is not replaced")
 
 
 @contextmanager
@@ -147,7 +162,7 @@ def _in_duckdb(folder: Path, tables: list[str]) -> Path:
 def _publish(made: Path, path: Path) -> None:
     """Move what was made to its place."""
     if made.is_dir():
-        made.chmod(0o755)
+        made.chmod(0o777 & ~umask())
         _sync(made)
         if path.exists():
             old = hidden_beside(path)
@@ -159,7 +174,7 @@ def _publish(made: Path, path: Path) -> None:
     else:
         with made.open("rb") as file:
             os.fsync(file.fileno())
-        made.chmod(0o644)
+        made.chmod(0o666 & ~umask())
         made.replace(path)
     sync_directory(path.parent)
 

@@ -211,7 +211,7 @@ def _made(
     dataset = releases[0].dataset
     with ExitStack() as hidden:
         recipe = _recipe(releases)
-        _check_places(dataset, places)
+        check_places(dataset, places)
         destinations = [
             kind(place, recipe.schema(wanted), _metadata(recipe, release), force=force)
             for place, wanted, release in zip(places, recipe.wanted, releases, strict=True)
@@ -248,7 +248,7 @@ def _output(path: str | Place) -> Place:
         raise OutputError(str(error)) from None
 
 
-def _check_places(dataset: "Dataset", paths: Sequence[Place]) -> None:
+def check_places(dataset: "Dataset", paths: Sequence[Place]) -> None:
     """Raise OutputError if two copies would meet in one place, or one in the source."""
     places = {resolved(path) for path in paths}
     if len(places) < len(paths):
