@@ -114,6 +114,25 @@ def test_copies_of_all_tables_together_hide_what_is_promised_of_each(copies):
     assert left(cost, seen, of_visit) > 0.5 - tolerance
 
 
+def test_a_noisier_copy_of_all_tables_adds_nothing(registered, copies):
+    home, _, linked, _ = registered
+    tables, better = copies
+    linked.release(to="public", privacy=0.8).write(home / "public")
+    worse = {n: papq.read_table(home / "public" / f"{n}.parquet").to_pandas() for n in tables}
+    (alone, _), (noisier, _) = together(tables, better), together(tables, worse)
+    persons = np.arange(len(alone))
+    # three standard errors of the share that four more regressors explain by chance
+    chance = 3 * np.sqrt(2 * 4) / len(alone) + 4 / len(alone)
+    for name in ("height", "risk", "bmi"):
+        truth = tables["patients"][name].to_numpy(float)
+        both = left(truth, np.column_stack([alone, noisier[:, :4]]), persons)
+        assert both > left(truth, alone, persons) - chance
+    # control: noise of its own in the second copy is averaged away
+    truth = tables["patients"]["height"].to_numpy(float)
+    other = truth[:, None] + truth.std() * np.random.default_rng(6).normal(size=(len(truth), 1))
+    assert left(truth, np.column_stack([alone, other]), persons) < 0.4
+
+
 def test_tables_with_noise_of_their_own_would_not(copies, registered, tmp_path):
     *_, tables = registered
     made = {}
