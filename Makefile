@@ -2,7 +2,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-# One file pins every package, the build's own included.
+# One file pins every package, the build's own included: setuptools is what PySpark is built with.
 PIP := PIP_CONSTRAINT=$(CURDIR)/constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/pip
 
 # Tests and commands start many processes: all of them read what the first has compiled.
@@ -17,7 +17,7 @@ setup: $(READY)  ## make the virtual environment with everything pinned
 
 $(READY): pyproject.toml reproduction/pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) install --quiet scikit-build-core nanobind ninja
+	$(PIP) install --quiet scikit-build-core nanobind ninja setuptools
 	$(BUILD) --editable '.[dev]'
 	$(PIP) install --quiet --editable reproduction
 	touch $@ $(CORE)
