@@ -63,6 +63,7 @@ check: $(CORE)  ## lint, formatting, types, and the compiled core without warnin
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/mypy benchmarks
 
 test: $(CORE) $(CLIENT)/.ready $(SAIL)/.ready system  ## every test but the slow ones
 	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n auto --dist worksteal -q

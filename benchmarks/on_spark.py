@@ -7,13 +7,14 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as papq
 
 from cornerwave.levels import Level
-from cornerwave.vault import Vault, write_all_spark
+from cornerwave.vault import Dataset, Vault, write_all_spark
 
 ROWS, PIECE = int(os.environ.get("ROWS", 20_000_000)), 1_000_000
 REPEATS = int(os.environ.get("REPEATS", 2))
@@ -84,11 +85,11 @@ def spark(show: Callable[[str, str, str], None]) -> None:
             for n in range(copies):
                 frame.write.mode("overwrite").parquet(str(folder / f"plain{n}"))
 
-        def ours(dataset, levels) -> None:
+        def ours(dataset: Dataset, levels: dict[str, Level]) -> None:
             made = [(r, folder / r.recipient) for r in dataset.release_many(levels)]
             write_all_spark(made, spark=session, force=True)
 
-        def register(what) -> None:
+        def register(what: Any) -> None:
             vault = tempfile.mkdtemp(dir=folder)
             Vault.create(Path(vault) / "v").register("b", what, key="id", spark=session)
 

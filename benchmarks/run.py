@@ -6,12 +6,14 @@ and noisy, and the best run is the one that was disturbed least.
     python benchmarks/run.py            everything
     python benchmarks/run.py memory     one part: start, arrays, wide, group, moments, rows,
                                         register, demand, paper, files, csv, encoding, mixed,
-                                        memory, audit, ledger, spark, editions, persons
+                                        memory, audit, ledger, commands, spark, editions,
+                                        persons
 """
 
 import io
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -22,6 +24,7 @@ from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 
+import duckdb
 import numpy as np
 import polars
 import pyarrow as pa
@@ -31,9 +34,9 @@ from cornerwave_reproduction import shortest
 
 from cornerwave import audit as audits
 from cornerwave.algorithms import moments_of, on_demand, parallel
-from cornerwave.choices import Choices
+from cornerwave.choices import ChoiceArguments, Choices
 from cornerwave.columns import Scale, decide
-from cornerwave.ledger import Entry, Key, Ledger
+from cornerwave.ledger import Key
 from cornerwave.levels import Level
 from cornerwave.noise import ancestors, lattice_index, lattice_path
 from cornerwave.outputs import CopyFile, parquet_settings
@@ -42,11 +45,6 @@ from cornerwave.spec import CopySpec
 from cornerwave.spine.rows import Group, RowSecrets, group_rows, row_ids
 from cornerwave.spine.survey import Surveyor
 from cornerwave.vault import Dataset, Vault, write_all
-
-try:
-    import duckdb
-except ImportError:  # not among the development tools: shown where it is installed
-    duckdb = None
 
 REPEATS = 7
 LEVELS = {"low": Level(0.25), "middle": Level(1.0), "high": Level(4.0)}
@@ -101,8 +99,8 @@ def wide() -> None:
         parallel(X[:100], noise=noise, covariance=K)
         theirs, ours = shortest(
             (
-                lambda X=X, K=K: numpy_copies(X, K, noise, rng),
-                lambda X=X, K=K: parallel(X, noise=noise, covariance=K, threads=1),
+                partial(numpy_copies, X, K, noise, rng),
+                partial(parallel, X, noise=noise, covariance=K, threads=1),
             ),
             repeats=REPEATS,
             clock=time.process_time,
@@ -332,10 +330,9 @@ def files() -> None:
         )
         show("one copy, ours / polars' read and write", f"{ours / theirs:.2f}", "<= 1.7")
         show("one copy, ours / pyarrow's read and write", f"{ours / arrows:.2f}", "")
-        if duckdb:
-            query = f"COPY '{source}' TO '{plain}' (FORMAT parquet, COMPRESSION zstd)"
-            [theirs] = best(lambda: duckdb.sql(query), repeats=3)
-            show("one copy, ours / DuckDB's COPY", f"{ours / theirs:.2f}", "")
+        query = f"COPY '{source}' TO '{plain}' (FORMAT parquet, COMPRESSION zstd)"
+        [theirs] = best(lambda: duckdb.sql(query), repeats=3)
+        show("one copy, ours / DuckDB's COPY", f"{ours / theirs:.2f}", "")
         for what, took, target in (
             ("three plain copies of the file", plain_three, "<= 0.8"),
             ("writes from memory with our settings", settings_three, ""),
@@ -372,10 +369,11 @@ def encoding() -> None:
         path = Path(name) / "source.parquet"
         make_table(path, 1 << 18)
         dataset = Vault.create(Path(name) / "vault").register("bench", path)
-        table = dataset.release(to="one", privacy=0.5).to_arrow()
+        release = dataset.release(to="one", privacy=0.5)
+        table, metadata = release.to_arrow(), dataset.recipe([release.spec]).metadata(release.spec)
     frame = polars.DataFrame(table)
     copies = {
-        ending: CopyFile(Path(tempfile.gettempdir()) / f"bench.{ending}", table.schema, {})
+        ending: CopyFile(Path(tempfile.gettempdir()) / f"bench.{ending}", table.schema, metadata)
         for ending in ("parquet", "csv")
     }
     for copy in copies.values():
@@ -490,24 +488,49 @@ def audit() -> None:
 
 
 def ledger() -> None:
-    """One more holding in a ledger with 100,000 of them against an empty one; listing them all."""
-    key, entry, numbers = Key.generate(), Entry("ab" * 16, "bench", None, "", "", ()), count()
+    """One more release of a dataset that 100,000 hold against one that nobody holds, as called."""
+    X, numbers = np.random.default_rng(3).normal(size=(100, 2)), count()
 
-    def hold(path: Path) -> None:
-        opened, recipient = Ledger.open(path, key), f"new {next(numbers)}"
-        opened.held(entry.id, recipient)
-        opened.hold(entry.id, [(recipient, {"level": 500})])
+    def release(dataset: Dataset) -> None:
+        dataset.release(to=f"new {next(numbers)}", noise=1.0).to_arrow()
 
     with tempfile.TemporaryDirectory() as name:
-        empty, full = Path(name) / "empty.db", Path(name) / "full.db"
-        for path, holdings in ((empty, 0), (full, 100_000)):
-            made = Ledger.create(path, key)
-            made.register(entry)
-            made.hold(entry.id, ((f"recipient {n}", {"level": 500}) for n in range(holdings)))
-        theirs, ours = best(lambda: hold(empty), lambda: hold(full), repeats=15)
-        [listed] = best(lambda: Ledger.open(full, key).holdings(entry.id), repeats=3)
-    show("one more holding, in a ledger of 1e5 / in an empty one", f"{ours / theirs:.2f}", "<= 1.2")
+        empty, full = (
+            Vault.create(Path(name) / vault).register("bench", X) for vault in ("empty", "full")
+        )
+        spec = CopySpec(Level.of(noise=1.0), format="csv")
+        full.hold([(f"recipient {n}", spec) for n in range(100_000)])
+        theirs, ours = best(lambda: release(empty), lambda: release(full), repeats=5)
+        [listed] = best(lambda: full.holdings, repeats=3)
+    show("one more release, of a dataset that 1e5 hold / none", f"{ours / theirs:.2f}", "<= 1.2")
     show("listing and checking 1e5 holdings, seconds", f"{listed:.2f}", "")
+
+
+def commands() -> None:
+    """A copy and a registration of 1e7 x 4 as commands, beside polars in a process of its own."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        make_table(folder / "source.parquet", 10_000_000)
+        read = "import polars; table = polars.read_parquet('source.parquet')"
+        copy = f"{read}; table.write_parquet('plain.parquet', compression='zstd')"
+
+        def run(*arguments: str) -> None:
+            command = [sys.executable, *arguments]
+            subprocess.run(command, cwd=folder, check=True, capture_output=True)
+
+        def register() -> None:
+            shutil.rmtree(folder / ".cornerwave", ignore_errors=True)
+            run("-m", "cornerwave", "init")
+            began = time.perf_counter()
+            run("-m", "cornerwave", "register", "bench", "source.parquet")
+            registered.append(time.perf_counter() - began)
+
+        registered: list[float] = []
+        release = "-m cornerwave release bench --to one --privacy 0.5 --out one.parquet --force"
+        _, reading = best(register, lambda: run("-c", read), repeats=5)
+        ours, polar = best(lambda: run(*release.split()), lambda: run("-c", copy), repeats=5)
+    show("a copy on the command line / polars' in a process", f"{ours / polar:.2f}", "<= 1.2")
+    show("`register` of it / reading it in a process", f"{min(registered) / reading:.2f}", "<= 2.0")
 
 
 def start() -> None:
@@ -604,8 +627,8 @@ def make_persons(path: Path, persons: int = 100_000, rows: int = 10) -> None:
     papq.write_table(pa.table(columns), path, row_group_size=1 << 17)
 
 
-UNIT = {"unit": "person", "keep_order": True}
-NO_UNIT = {"drop": ["person"], "independent_rows": True, "keep_order": True}
+UNIT: ChoiceArguments = {"unit": "person", "keep_order": True}
+NO_UNIT: ChoiceArguments = {"drop": ["person"], "independent_rows": True, "keep_order": True}
 
 
 def persons() -> None:
@@ -615,7 +638,7 @@ def persons() -> None:
         source = folder / "source.parquet"
         make_persons(source)
 
-        def registered(choices: dict[str, object]) -> Dataset:
+        def registered(choices: ChoiceArguments) -> Dataset:
             vault = Vault.create(folder / f"vault {next(numbers)}")
             return vault.register("bench", source, **choices)
 
@@ -664,13 +687,14 @@ PARTS = {
     "memory": memory,
     "audit": audit,
     "ledger": ledger,
+    "commands": commands,
     "spark": spark,
     "editions": editions,
     "persons": persons,
 }
 
 if __name__ == "__main__":
-    inside = {
+    inside: dict[str, Callable[[Path], None]] = {
         "_release": release_three,
         "_read": read_four,
         "_audit": audit_three,

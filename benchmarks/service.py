@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -88,7 +88,7 @@ class Served:
     tokens: list[str]
     port: int = field(default_factory=free_port)
 
-    def service(self) -> "contextmanager[subprocess.Popen[bytes]]":
+    def service(self) -> AbstractContextManager[subprocess.Popen[bytes]]:
         return running(
             "-m", "cornerwave", "serve", "--port", str(self.port), "--vault", self.folder / "vault",
             port=self.port,
@@ -132,7 +132,7 @@ def processor(process: subprocess.Popen[bytes]) -> float:
 def peak_memory(process: subprocess.Popen[bytes]) -> float:
     """Return the most memory that a process ever had, in MB."""
     status = Path(f"/proc/{process.pid}/status").read_text()
-    return int(re.search(r"VmHWM:\s+(\d+)", status)[1]) / 1024
+    return int(re.findall(r"VmHWM:\s+(\d+)", status)[0]) / 1024
 
 
 # --- clients ------------------------------------------------------------------------------
@@ -161,7 +161,7 @@ class Download:
             head, _, rest = self.head.partition(b"\r\n\r\n")
             self.first = time.perf_counter() - self.began
             self.status = int(head.split(b" ", 2)[1])
-            self.left = int(re.search(rb"content-length: (\d+)", head.lower())[1]) - len(rest)
+            self.left = int(re.findall(rb"content-length: (\d+)", head.lower())[0]) - len(rest)
         else:
             self.left -= count
         if self.left == 0:
@@ -183,7 +183,7 @@ def download(port: int, requests: list[bytes]) -> tuple[float, list[Download]]:
         for key, _ in chosen.select():
             if key.data.read(buffer):
                 chosen.unregister(key.fileobj)
-                key.fileobj.close()
+                key.data.socket.close()
                 waiting -= 1
     return time.perf_counter() - began, all_
 
@@ -191,26 +191,28 @@ def download(port: int, requests: list[bytes]) -> tuple[float, list[Download]]:
 def ask(port: int, requests: list[bytes], seconds: float) -> list[float]:
     """Ask again and again on open connections; return how long each answer took."""
     chosen, buffer = selectors.DefaultSelector(), memoryview(bytearray(1 << 16))
-    for request in requests:
-        opened = socket.create_connection(("127.0.0.1", port))
-        chosen.register(opened, selectors.EVENT_READ, [request, None])
+    opened = [socket.create_connection(("127.0.0.1", port)) for _ in requests]
+    asked: list[Download] = []
+
+    def send(n: int) -> Download:
+        began = time.perf_counter()
+        opened[n].sendall(requests[n])
+        return Download(opened[n], began)
+
+    for n, connection in enumerate(opened):
+        chosen.register(connection, selectors.EVENT_READ, n)
+        asked.append(send(n))
     took: list[float] = []
     ends = time.perf_counter() + seconds
-
-    def send(key: selectors.SelectorKey) -> None:
-        key.data[1] = Download(key.fileobj, time.perf_counter())
-        key.fileobj.sendall(key.data[0])
-
-    for key in list(chosen.get_map().values()):
-        send(key)
     while time.perf_counter() < ends:
         for key, _ in chosen.select(1):
-            if key.data[1].read(buffer):
-                assert key.data[1].status == 200, key.data[1].status
-                took.append(key.data[1].took)
-                send(key)
-    for key in list(chosen.get_map().values()):
-        key.fileobj.close()
+            answer = asked[key.data]
+            if answer.read(buffer):
+                assert answer.status == 200, answer.status
+                took.append(answer.took)
+                asked[key.data] = send(key.data)
+    for connection in opened:
+        connection.close()
     return took
 
 

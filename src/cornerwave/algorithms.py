@@ -42,7 +42,7 @@ from cornerwave.noise import (
 Learned = TypeVar("Learned")
 
 
-def corner_wave(noise: Sequence[float]) -> Floats:
+def corner_wave(noise: Sequence[float] | Floats) -> Floats:
     """Return the M x M covariance of the copies' noise, in units of K: min(u, v).
 
     >>> corner_wave([1, 4]).tolist()
@@ -73,7 +73,7 @@ def is_corner_wave(matrix: Any, *, tolerance: float = 1e-9) -> bool:
 def parallel(
     X: Any,
     *,
-    noise: Sequence[float],
+    noise: Sequence[float] | Floats,
     covariance: Any = None,
     unsafe_seed: int | None = None,
     threads: int | None = None,
@@ -97,7 +97,7 @@ def parallel(
 def sequential(
     X: Any,
     *,
-    noise: Sequence[float],
+    noise: Sequence[float] | Floats,
     covariance: Any = None,
     unsafe_seed: int | None = None,
     threads: int | None = None,
@@ -131,7 +131,7 @@ def _climb(
 def on_demand(
     X: Any,
     *,
-    noise: Sequence[float],
+    noise: Sequence[float] | Floats,
     given: Mapping[float, Any] | None = None,
     covariance: Any = None,
     unsafe_seed: int | None = None,
