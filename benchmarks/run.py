@@ -489,14 +489,15 @@ def audit() -> None:
 
 def ledger() -> None:
     """One more release of a dataset that 100,000 hold against one that nobody holds, as called."""
-    X, numbers = np.random.default_rng(3).normal(size=(100, 2)), count()
+    X, numbers = np.random.default_rng(3).normal(size=(2, 100)), count()
+    table = pa.table({"a": X[0], "b": X[1]})
 
     def release(dataset: Dataset) -> None:
         dataset.release(to=f"new {next(numbers)}", noise=1.0).to_arrow()
 
     with tempfile.TemporaryDirectory() as name:
         empty, full = (
-            Vault.create(Path(name) / vault).register("bench", X) for vault in ("empty", "full")
+            Vault.create(Path(name) / vault).register("bench", table) for vault in ("empty", "full")
         )
         spec = CopySpec(Level.of(noise=1.0), format="csv")
         full.hold([(f"recipient {n}", spec) for n in range(100_000)])
