@@ -26,7 +26,8 @@ from cornerwave.engines.local import survey_table
 from cornerwave.ledger import Key
 from cornerwave.noise import available_threads
 from cornerwave.sources import open_source
-from cornerwave.spine.freeze import Frozen, freeze
+from cornerwave.spine.freeze import freeze
+from cornerwave.spine.frozen import Frozen
 from cornerwave.spine.rows import RowSecrets
 from cornerwave.spine.survey import Survey, Surveyor
 from cornerwave.vault import Vault

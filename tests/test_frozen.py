@@ -12,7 +12,7 @@ from cornerwave.ledger import Key
 from cornerwave.moments import Moments
 from cornerwave.noise import factor, grid_of
 from cornerwave.privacy import Hidden, MostRevealing, Remedy, Shown
-from cornerwave.spine.freeze import Frozen
+from cornerwave.spine.frozen import Frozen
 from cornerwave.spine.missing import Draws
 from tests.conftest import decide, freeze_table
 

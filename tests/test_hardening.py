@@ -16,7 +16,7 @@ from cornerwave import algorithms
 from cornerwave import moments as _exact
 from cornerwave.errors import ColumnError, SourceChanged, SourceError, VaultError
 from cornerwave.moments import Moments
-from cornerwave.spine.freeze import Frozen
+from cornerwave.spine.frozen import Frozen
 from cornerwave.vault import Vault
 
 ROWS = 600

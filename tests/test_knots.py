@@ -15,7 +15,8 @@ from cornerwave.choices import Choices
 from cornerwave.columns import decide
 from cornerwave.spine import survey
 from cornerwave.spine.rows import RowSecrets
-from cornerwave.spine.survey import Sample, Sampler, knot_weights
+from cornerwave.spine.sample import Sample, knot_weights
+from cornerwave.spine.survey import Sampler
 from tests.audit.releases import known_dataset
 from tests.audit.shown import findings
 

@@ -15,7 +15,7 @@ from cornerwave.noise import (
     nearest_knots,
     position_ids,
 )
-from cornerwave.spine.freeze import Frozen
+from cornerwave.spine.frozen import Frozen
 from cornerwave.spine.person_curves import knots_of
 from cornerwave.spine.survey import Surveyor
 from tests.conftest import freeze_table

@@ -37,7 +37,7 @@ from cornerwave.sources import open_source
 from cornerwave.spine import histories as histories_module
 from cornerwave.spine import person_sample
 from cornerwave.spine.continued import Tail
-from cornerwave.spine.freeze import Frozen
+from cornerwave.spine.frozen import Frozen
 from cornerwave.spine.histories import Histories, HistoryRows
 from cornerwave.spine.person_sample import PersonSample, PersonValues
 from cornerwave.vault import Vault

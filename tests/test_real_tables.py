@@ -16,7 +16,7 @@ from cornerwave import Vault, cli
 from cornerwave.columns import Scale
 from cornerwave.errors import AlreadyRegistered, ColumnError, OutputError, SourceChanged
 from cornerwave.outputs import read_metadata
-from cornerwave.spine.freeze import Frozen
+from cornerwave.spine.frozen import Frozen
 from cornerwave.vault import write_all
 from tests.scores import worst_cell_score, z_bound
 from tests.tables import STRANGE_NAMES, adult

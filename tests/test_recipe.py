@@ -16,7 +16,7 @@ from cornerwave.noise import WhiteStreams, coefficients, lattice_path
 from cornerwave.privacy import Hidden
 from cornerwave.sources import open_source
 from cornerwave.spec import CopySpec
-from cornerwave.spine.freeze import Frozen
+from cornerwave.spine.frozen import Frozen
 from cornerwave.spine.recipe import NoiseSecrets, Recipe
 from cornerwave.spine.rows import RowSecrets, numbered, row_ids
 from tests.conftest import decide, freeze_table, make_people

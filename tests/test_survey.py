@@ -19,7 +19,8 @@ from cornerwave.noise import position_ids
 from cornerwave.sources import open_source
 from cornerwave.spine.freeze import freeze
 from cornerwave.spine.rows import RowSecrets, row_ids
-from cornerwave.spine.survey import Sample, Surveyor, no_rows, rank_draws, row_hashes
+from cornerwave.spine.sample import Sample, rank_draws, row_hashes
+from cornerwave.spine.survey import Surveyor, no_rows
 from tests.conftest import decide, freeze_table, make_people
 
 KEY = Key.unsafe_from_seed(1)

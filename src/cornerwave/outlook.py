@@ -20,7 +20,7 @@ from cornerwave.document import seconds_of, span_of
 from cornerwave.levels import LINEAR, THOUSANDTHS, Level, Privacy
 from cornerwave.privacy import OF_HISTORY, CategoryDistribution, guess, unreachable
 from cornerwave.sources import Source
-from cornerwave.spine.freeze import Frozen
+from cornerwave.spine.frozen import Frozen
 
 if TYPE_CHECKING:
     from cornerwave.audit import Exposed

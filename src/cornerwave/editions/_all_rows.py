@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 from cornerwave.arrays import Floats, Words, part_ends
 from cornerwave.columns import Schema
 from cornerwave.moments import Moments
-from cornerwave.spine.freeze import Frozen
-from cornerwave.spine.survey import Sample, Sampled, Survey, Surveyor
+from cornerwave.spine.frozen import Frozen
+from cornerwave.spine.sample import Sample, Sampled
+from cornerwave.spine.survey import Survey, Surveyor
 
 PARTS = 255
 """Parts of a column of numbers, of as many rows each; with a gap they fit into a byte."""

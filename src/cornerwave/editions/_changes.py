@@ -42,7 +42,7 @@ from cornerwave.noise import (
     personal_history,
 )
 from cornerwave.privacy import hidden_in_history, history_functions
-from cornerwave.spine.freeze import Frozen
+from cornerwave.spine.frozen import Frozen
 
 PLAUSIBLE = 0.5
 """A history whose changes are smaller than this share of those measured is not considered."""

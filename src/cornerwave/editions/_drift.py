@@ -24,7 +24,8 @@ from cornerwave.levels import Level, retention
 from cornerwave.moments import Moments
 from cornerwave.noise import grid_of
 from cornerwave.privacy import CategoryDistribution, hidden_shares, lowered, semidefinite
-from cornerwave.spine.freeze import Frozen, hidden_of_rows, shares_of_all_persons
+from cornerwave.spine.freeze import hidden_of_rows, shares_of_all_persons
+from cornerwave.spine.frozen import Frozen
 from cornerwave.spine.survey import Survey, Surveyor
 
 # --------------------------------------------------------------------------------------------------

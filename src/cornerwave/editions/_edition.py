@@ -9,7 +9,7 @@ from cornerwave.columns import Fingerprint
 from cornerwave.document import DataTable
 from cornerwave.errors import NoSuchEdition, SourceError
 from cornerwave.ledger import EditionLine, KeyRun
-from cornerwave.spine.freeze import Frozen, type_name
+from cornerwave.spine.frozen import Frozen, type_name
 
 REGISTERED, APPENDED, UPDATED = "registered", "appended", "updated"
 NOISE_ONE = 49

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from cornerwave.engines._passes import Engine
     from cornerwave.engines.sorted_keys import KeepKeys
     from cornerwave.sources import Progress, Source
-    from cornerwave.spine.freeze import Frozen
+    from cornerwave.spine.frozen import Frozen
     from cornerwave.spine.histories import HistoryRows
     from cornerwave.spine.rows import RowSecrets
     from cornerwave.spine.survey import Survey, Surveyor

@@ -48,7 +48,7 @@ from cornerwave.outputs import CopyFile, Written
 from cornerwave.passes import Pass
 from cornerwave.sources import Address
 from cornerwave.spec import CopyMetadata, CopySpec
-from cornerwave.spine.freeze import Frozen
+from cornerwave.spine.frozen import Frozen
 from cornerwave.spine.histories import Histories
 from cornerwave.spine.recipe import NoiseSecrets, Recipe
 from cornerwave.spine.rows import RowSecrets, group_rows, row_ids

@@ -29,11 +29,12 @@ from cornerwave.privacy import (
     find_units,
 )
 from cornerwave.sources import Progress, Source, silent
-from cornerwave.spine.freeze import Frozen
+from cornerwave.spine.frozen import Frozen
 from cornerwave.spine.histories import HistoryRows, row_words
 from cornerwave.spine.person_sample import PersonValues, constant_columns
 from cornerwave.spine.rows import Group, RowSecrets, row_ids, row_times, unit_ids
-from cornerwave.spine.survey import Sample, Sampler, Survey, Surveyor, no_rows
+from cornerwave.spine.sample import Sample
+from cornerwave.spine.survey import Sampler, Survey, Surveyor, no_rows
 
 
 @dataclass(frozen=True)

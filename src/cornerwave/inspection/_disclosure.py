@@ -25,9 +25,11 @@ from cornerwave.keyed import KEY_BYTES, expand
 from cornerwave.levels import retention
 from cornerwave.noise import position_ids
 from cornerwave.outlook import explained, outlooks
-from cornerwave.spine.freeze import Frozen, freeze, pairs_worth_joining
+from cornerwave.spine.freeze import freeze, pairs_worth_joining
+from cornerwave.spine.frozen import Frozen
 from cornerwave.spine.rows import RowSecrets
-from cornerwave.spine.survey import JOINT_ROWS, Survey, Surveyor, row_hashes
+from cornerwave.spine.sample import row_hashes
+from cornerwave.spine.survey import JOINT_ROWS, Survey, Surveyor
 
 MOST_CELLS = 1 << 23
 """A sample has fewer rows if the table is wide: 64 MB of numbers."""

@@ -27,7 +27,7 @@ from cornerwave.inspection._columns import ColumnReport
 from cornerwave.inspection._disclosure import Disclosure
 from cornerwave.outlook import see
 from cornerwave.sources import Source, open_source
-from cornerwave.spine.freeze import Frozen
+from cornerwave.spine.frozen import Frozen
 
 ALIKE = 5
 """So many columns of one stem, one type and one decision share an entry."""

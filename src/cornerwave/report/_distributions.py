@@ -24,7 +24,7 @@ from cornerwave.report._comparison import (
     title_of,
 )
 from cornerwave.sources import Source
-from cornerwave.spine.freeze import Frozen
+from cornerwave.spine.frozen import Frozen
 from cornerwave.vault import Dataset
 
 MOST_OPEN = 6

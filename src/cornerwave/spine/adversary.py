@@ -14,9 +14,10 @@ from cornerwave.attack import KnownCells, KnownRows, measure_joint
 from cornerwave.choices import UNIFORM
 from cornerwave.columns import MISSING_BITS, Categories
 from cornerwave.privacy import JointShares
-from cornerwave.spine.freeze import Frozen
+from cornerwave.spine.frozen import Frozen
 from cornerwave.spine.missing import fill_missing
-from cornerwave.spine.survey import Sampled, Survey, Surveyor
+from cornerwave.spine.sample import Sampled
+from cornerwave.spine.survey import Survey, Surveyor
 
 USED = 1 << 14
 """Sampled rows that are used at most: some are attacked, 8192 of the others are known."""

@@ -46,11 +46,11 @@ from cornerwave.noise import (
 from cornerwave.sources import ENCODED_TEXT
 from cornerwave.spec import ColumnMetadata, CopyMetadata, CopySpec
 from cornerwave.spine.continued import Tail
-from cornerwave.spine.freeze import Frozen
+from cornerwave.spine.frozen import Frozen
 from cornerwave.spine.histories import Histories
 from cornerwave.spine.missing import fill_missing
 from cornerwave.spine.rows import Group, RowSecrets, group_rows, pseudonyms, row_times
-from cornerwave.spine.survey import rank_draws
+from cornerwave.spine.sample import rank_draws
 
 
 @dataclass(frozen=True, repr=False)

@@ -15,11 +15,9 @@ So a table can be surveyed by threads, or by the machines of a cluster, and what
 afterwards does not depend on how.
 """
 
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -34,7 +32,6 @@ from cornerwave.columns import (
     ShownPart,
     Tally,
     check_number,
-    exponentials,
     is_number,
     one_chunk,
     part_words,
@@ -47,13 +44,13 @@ from cornerwave.columns import (
     to_floats,
     type_named,
 )
-from cornerwave.keyed import BlockFunction, expand, room_for
 from cornerwave.moments import Moments
 from cornerwave.privacy import FIRST, UnitColumns
 from cornerwave.reuse import Cells, Learned, TableMarks, kept_of
 from cornerwave.spine.holders import Holders, all_holders, holders_of
 from cornerwave.spine.person_sample import PersonSample, PersonValues, unit_hashes
 from cornerwave.spine.rows import Group, RowSecrets, row_times
+from cornerwave.spine.sample import ALL, Sample, hash_limit, knot_weights, rank_draws, row_hashes
 
 SAMPLE_ROWS = 1 << 20
 """Rows whose values stand for a column's distribution: a quantile has the standard error
@@ -65,126 +62,6 @@ MOST_PARTS = 64
 """Parts of columns that copies show, such as how texts end, at most: fewer of each of many."""
 UNIT_ROWS, LEAST_UNIT_ROWS, UNIT_CELLS = 1 << 16, 1 << 10, 1 << 22
 """Rows that are looked at to see which belong together: fewer of a wide table."""
-SPARE = 1.25
-"""So many times the rows that a sample is to have are kept at most."""
-ALL = np.uint64(0xFFFF_FFFF_FFFF_FFFF)
-
-
-@dataclass(frozen=True)
-class Sampled:
-    """Some rows: their keyed hashes, numbers and cells (columns, rows)."""
-
-    hashes: Words
-    numbers: Floats
-    cells: Words
-
-    def take(self, rows: Ints) -> "Sampled":
-        """Return some of the rows."""
-        return Sampled(self.hashes[rows], self.numbers[:, rows], self.cells[:, rows])
-
-    def up_to(self, limit: np.uint64) -> "Sampled":
-        """Return the rows whose hash is not above a limit."""
-        low = self.hashes <= limit
-        return self if low.all() else self.take(np.flatnonzero(low))
-
-
-@dataclass(frozen=True)
-class Sample:
-    """The `most` rows whose keyed hash is smallest, and some more: none above `limit` is one.
-
-    The rows too many are dropped only when they become many, from each part by itself.
-    """
-
-    parts: tuple[Sampled, ...]
-    most: int
-    limit: np.uint64 = ALL
-
-    @classmethod
-    def of(
-        cls,
-        hashes: Words,
-        numbers: Sequence[Floats],
-        cells: Sequence[Words],
-        *,
-        most: int,
-        below: np.uint64 = ALL,
-    ) -> "Sample":
-        """Sample some rows of columns by the rows' keyed hashes, none of them above `below`."""
-        limit = _limit(hashes, most, below)
-        rows = np.flatnonzero(hashes <= limit)
-        found = Sampled(
-            hashes[rows],
-            np.array([column[rows] for column in numbers]).reshape(len(numbers), len(rows)),
-            np.array([c[rows] for c in cells], dtype=np.uint64).reshape(len(cells), len(rows)),
-        )
-        return cls((found,), most, limit)
-
-    def __add__(self, other: "Sample") -> "Sample":
-        limit = min(self.limit, other.limit)
-        parts = [
-            part if each.limit == limit else part.up_to(limit)
-            for each in (self, other)
-            for part in each.parts
-        ]
-        if sum(len(part.hashes) for part in parts) > SPARE * self.most:
-            limit = np.partition(np.concatenate([p.hashes for p in parts]), self.most)[self.most]
-            parts = [part.up_to(limit) for part in parts]
-        return Sample(tuple(parts), self.most, limit)
-
-    def trimmed(self) -> "Sample":
-        """Return the same sample without the rows too many, to be sent."""
-        rows = self.ordered
-        full = len(rows.hashes) == self.most
-        return Sample((rows,), self.most, rows.hashes[-1] if full else self.limit)
-
-    def without_rows(self) -> "Sample":
-        """Return none of the rows, of which as few would be kept."""
-        return Sample((), self.most, self.limit)
-
-    @property
-    def ordered(self) -> Sampled:
-        """The sampled rows in the order of their hashes, whatever parts they came in."""
-        hashes = np.concatenate([part.hashes for part in self.parts])
-        rows = np.argsort(hashes)[: self.most]
-        if len(self.parts) == 1 and np.array_equal(rows, np.arange(len(hashes))):
-            return self.parts[0]
-        return Sampled(
-            hashes[rows],
-            _gathered([part.numbers for part in self.parts], rows),
-            _gathered([part.cells for part in self.parts], rows),
-        )
-
-
-def _limit(hashes: Words, most: int, below: np.uint64) -> np.uint64:
-    """Return `below`, or a lower hash that at least `most` hashes are not above, and few more.
-
-    Of n evenly spread ones, `most` and eight deviations are expected below the first guess.
-    """
-    limit = _expected_limit(len(hashes), most)
-    if len(hashes) <= most or below <= limit:
-        return below
-    enough = np.count_nonzero(hashes <= limit) >= most
-    return limit if enough else min(np.uint64(np.partition(hashes, most - 1)[most - 1]), below)
-
-
-def _expected_limit(rows: int | None, most: int) -> np.uint64:
-    """Return a hash that at least `most` of so many rows are not above: but for once in 10^15."""
-    # the count below a limit is binomial with deviation sqrt(most) at most; 64 for small samples
-    share = (most + 8 * math.sqrt(most) + 64) / max(rows or 0, 1)
-    return ALL if share >= 1 else np.uint64(int(share * 2.0**64))
-
-
-def _gathered(parts: "Sequence[np.ndarray[Any, Any]]", rows: Ints) -> Any:
-    """Return some rows of parts (columns, rows), one column at a time: samples are large."""
-    out = np.empty((len(parts[0]), len(rows)), dtype=parts[0].dtype)
-    for place, column in enumerate(zip(*parts, strict=True)):
-        out[place] = np.concatenate(column)[rows]
-    return out
-
-
-def row_hashes(ids: Ids, secret: bytes) -> Words:
-    """Return a keyed hash of each row, to choose a sample by."""
-    return BlockFunction(secret)(ids, room_for(len(ids)))[::2].copy()
 
 
 @dataclass(frozen=True)
@@ -337,7 +214,7 @@ class Surveyor:
     def _joint(self, hashes: Words, numbers: Floats, group: Group, below: np.uint64) -> Sample:
         """Sample rows of all columns; what is shown is worked out for the sampled rows alone."""
         # a row is sampled by its MAC, whatever part it comes in: so samples of parts add up
-        limit = _limit(hashes, self.joint_rows, below)
+        limit = hash_limit(hashes, self.joint_rows, below)
         rows = np.flatnonzero(hashes <= limit)
         shown = {
             name: taken(one_chunk(group.table.column(name)), rows) for name in self.schema.unchanged
@@ -414,7 +291,7 @@ class Surveyor:
         """Sample rows of all columns: what is not sampled is not even hashed."""
         columns, most = self.unit_columns, self.unit_rows
         hashes = hashes if columns.count else hashes[:0]
-        limit = _limit(hashes, most, below)
+        limit = hash_limit(hashes, most, below)
         rows = np.flatnonzero(hashes <= limit)
         numbers, cells = columns.of_rows(table, rows, self.secrets.texts)
         return Sample.of(hashes[rows], numbers, cells, most=most, below=limit)
@@ -487,7 +364,7 @@ class Sampler:
 
     def nothing(self) -> Sample:
         """Return a sample of no rows: what others are added to."""
-        return _no_sample(len(self.columns), 0, SAMPLE_ROWS)
+        return Sample.nothing(len(self.columns), 0, SAMPLE_ROWS)
 
     def scales(self, sample: Sample | None) -> tuple[Scale, ...]:
         """Return the scale of each perturbed column. Raises ColumnError if ranks cannot serve.
@@ -537,46 +414,18 @@ def no_rows(surveyor: Surveyor, rows: int | None = None) -> Survey:
         fingerprint=Fingerprint.nothing(),
         marks=Learned.nothing(len(surveyor.marked), keyed=schema.key is not None),
         tallies={names: Counter() for names in schema.categories},
-        sample=_no_sample(len(surveyor.sampled), 0, SAMPLE_ROWS, rows),
-        joint=_no_sample(
+        sample=Sample.nothing(len(surveyor.sampled), 0, SAMPLE_ROWS, rows),
+        joint=Sample.nothing(
             numbers + len(schema.unchanged),
             len(schema.encoded) + sum(map(len, surveyor.parts.values())),
             surveyor.joint_rows,
             rows,
         ),
-        units=_no_sample(
+        units=Sample.nothing(
             len(units.numbers), units.count - len(units.numbers), surveyor.unit_rows, rows
         ),
-        first=_no_sample(numbers, cells, FIRST),
+        first=Sample.nothing(numbers, cells, FIRST),
     )
-
-
-def _no_sample(numbers: int, cells: int, most: int, rows: int | None = None) -> Sample:
-    none, limit = np.empty(0, dtype=np.uint64), _expected_limit(rows, most)
-    return Sample.of(none, [np.empty(0)] * numbers, [none] * cells, most=most, below=limit)
-
-
-def rank_draws(secrets: RowSecrets, ids: Ids) -> RankDraws:
-    """Return what chooses among the ranks that a value spans, for some rows."""
-
-    def draws(column: str) -> Floats:
-        return _uniforms(ids, expand(secrets.ranks, "column", column.encode()))
-
-    return draws
-
-
-def knot_weights(secrets: RowSecrets, hashes: Words, column: str) -> Floats:
-    """Return the weights of sampled rows, by their keyed hashes, in the knots of a column."""
-    # exponential weights are those of the Bayesian bootstrap: a knot varies by its standard error
-    ids = np.column_stack([hashes, np.zeros_like(hashes)])
-    return exponentials(_uniforms(ids, expand(secrets.ranks, "knots", column.encode())))
-
-
-def _uniforms(ids: Ids, secret: bytes) -> Floats:
-    """Return a keyed number from (0, 1] for each row."""
-    words = row_hashes(ids, secret)
-    # 53 bits are exact as a double; one more keeps 0 out, whose logarithm is taken
-    return np.asarray(((words >> np.uint64(11)) + np.uint64(1)) * 2.0**-53)
 
 
 def on_scales(

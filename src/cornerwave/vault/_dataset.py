@@ -42,8 +42,9 @@ from cornerwave.privacy import CategoryDistribution, Coalition, Moving, lowered,
 from cornerwave.schema_file import schema_text
 from cornerwave.sources import Place, Progress, Source, place_of, resolved, silent
 from cornerwave.spec import ColumnMetadata, CopyMetadata, CopySpec
-from cornerwave.spine.freeze import Frozen, look
+from cornerwave.spine.frozen import Frozen
 from cornerwave.spine.histories import Histories, HistoryRows
+from cornerwave.spine.look import look
 from cornerwave.spine.recipe import NoiseSecrets, Recipe
 from cornerwave.spine.rows import RowSecrets
 from cornerwave.vault._editions import changes_name, grow, moves_name, update_table

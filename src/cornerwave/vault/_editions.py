@@ -62,12 +62,13 @@ from cornerwave.noise import (
 from cornerwave.privacy import FirstRows, Unit, UnitRows
 from cornerwave.reuse import TableMarks, grown
 from cornerwave.sources import Progress, Source, silent
-from cornerwave.spine.freeze import Frozen
+from cornerwave.spine.frozen import Frozen
 from cornerwave.spine.missing import fill_missing
 from cornerwave.spine.person_sample import PersonValues
 from cornerwave.spine.recipe import NoiseSecrets
 from cornerwave.spine.rows import RowSecrets
-from cornerwave.spine.survey import Survey, Surveyor, rank_draws
+from cornerwave.spine.sample import rank_draws
+from cornerwave.spine.survey import Survey, Surveyor
 from cornerwave.vault._parts import WORK, KeptKeys
 
 if TYPE_CHECKING:

@@ -19,7 +19,8 @@ from cornerwave.ledger import Entry, Key, Ledger
 from cornerwave.levels import LINEAR, Level, Privacy, asked_for
 from cornerwave.reuse import TableMarks, repeated
 from cornerwave.sources import Place, Progress, Source, silent
-from cornerwave.spine.freeze import Frozen, persons_of, rows_beside
+from cornerwave.spine.freeze import persons_of, rows_beside
+from cornerwave.spine.frozen import Frozen
 from cornerwave.spine.linked import (
     Linked,
     TableOfPersons,

@@ -20,7 +20,7 @@ from cornerwave.errors import ColumnError, LedgerDamaged, OutputError, SourceCha
 from cornerwave.ledger import Key, KeyRun, SeenKeys, work_folder
 from cornerwave.outputs import make_directory, sync_directory
 from cornerwave.sources import Place, Source, in_a_row, open_source, place_of, resolved
-from cornerwave.spine.freeze import Frozen
+from cornerwave.spine.frozen import Frozen
 from cornerwave.spine.rows import RowSecrets
 
 if TYPE_CHECKING:

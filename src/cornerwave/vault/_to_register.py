@@ -20,7 +20,8 @@ from cornerwave.errors import ColumnError
 from cornerwave.ledger import Entry, Key
 from cornerwave.schema_file import ALONE, read_choices, read_linked, schema_reading
 from cornerwave.sources import Progress, Source, open_source, silent
-from cornerwave.spine.freeze import Frozen, TableFamily, freeze
+from cornerwave.spine.freeze import freeze
+from cornerwave.spine.frozen import Frozen, TableFamily
 from cornerwave.spine.linked import Linked
 from cornerwave.spine.rows import RowSecrets
 from cornerwave.spine.survey import Survey, Surveyor

@@ -1,0 +1,278 @@
+"""What registration fixed: the columns, K and its factor, the grid, the fingerprint.
+
+    sqrt(v) L z,   L L' = S = covariance + excess >= K      the noise of a row at v, before the grid
+
+A `Frozen` is a value: `to_json` writes every double so that `from_json` reads the same bits, and
+`identity` is what the dataset's id and key, and with them its noise, are derived from.
+"""
+
+import base64
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from cornerwave.arrays import Codes, Floats
+from cornerwave.choices import ReadingSettings
+from cornerwave.columns import (
+    Categories,
+    Column,
+    Knots,
+    RankDraws,
+    Scale,
+    Schema,
+    is_text,
+    plain_type,
+)
+from cornerwave.errors import VaultError
+from cornerwave.levels import LATTICE, LINEAR, Level, Privacy
+from cornerwave.noise import NOISE_FORMAT, PersonNoise
+from cornerwave.privacy import Hidden, JointShares, MostRevealing, Remedy, Shown
+from cornerwave.spine.missing import Draws
+from cornerwave.spine.person_counts import PersonCounts
+from cornerwave.spine.rows import Group
+from cornerwave.spine.survey import on_scales
+
+
+@dataclass(frozen=True)
+class TableFamily:
+    """The tables that a table is linked with: an id of all that was frozen of them, and names."""
+
+    id: str
+    table: str
+    tables: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Frozen:
+    """A registered table, without a single one of its cells.
+
+    Moments, factor and grid belong to the perturbed columns on their scales. The noise has the
+    covariance v (`covariance` + `excess`): the excess is 0 unless values are missing. `missing`
+    names the columns that have missing values and show it, `draws` is what stands in for
+    those that hide theirs.
+    """
+
+    schema: Schema
+    source_types: pa.Schema
+    rows: int
+    scales: tuple[Scale, ...]
+    mean: Floats
+    covariance: Floats
+    excess: Floats
+    factor: Floats
+    grid: Floats
+    categories: tuple[Categories, ...]
+    missing: tuple[str, ...]
+    fingerprint: str
+    draws: Draws | None
+    hidden: Hidden
+    persons: PersonNoise | None = None
+    """The noise of persons and of their rows, if the table has a unit."""
+    people: PersonCounts | None = None
+    """How many persons there are, and how many rows each, if the table has a unit."""
+    family: TableFamily | None = None
+    """The tables that it is linked with, if it is one of several."""
+    noise_with: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """By column, the covariance of its noise with that of columns of linked tables."""
+    joint: JointShares = field(default_factory=lambda: JointShares({}))
+    """What an adversary who knows how rows are distributed leaves of each column."""
+    noise_format: int = NOISE_FORMAT
+    reading: ReadingSettings | None = None
+    """How the cells of the source are spelled: values do not depend on it, reading them does."""
+
+    def scaled(self, numbers: Floats, draws: RankDraws | None = None) -> Floats:
+        """Return perturbed columns (N, rows) on the scales that they are perturbed on."""
+        return on_scales(self.scales, self.schema.perturbed, numbers, draws)
+
+    def unscaled(self, numbers: Floats) -> Floats:
+        """Return columns on their own scale again."""
+        if all(scale.name is None for scale in self.scales):
+            return numbers
+        return np.stack([s.backward(row) for s, row in zip(self.scales, numbers, strict=True)])
+
+    def codes(self, group: Group) -> Codes:
+        """Return the codes of all categories of some rows (categories, rows)."""
+        each = [c.encode(group.columns_of(c.columns)) for c in self.categories]
+        return np.array(each, dtype=np.int32).reshape(len(each), len(group.ids))
+
+    def left_by_joint(self, level: Level) -> dict[str, float]:
+        """Return what the better of the linear and the joint adversary leaves of each column.
+
+        Empty if the joint one was not measured, as of a table of few rows.
+        """
+        linear, joint = self.hidden.at(level), self.joint.at(level)
+        return {name: min(share, joint.get(name, share)) for name, share in linear.items() if joint}
+
+    def level_against(self, asked: Privacy) -> Level | None:
+        """Return the least level that gives a privacy against its adversary, if one does."""
+        level = self.hidden.level_of(asked.thousandths)
+        if level is None or asked.against == LINEAR:
+            return level
+        place = self.joint.place_of(asked.thousandths)
+        return None if place is None else max(level, Level(LATTICE[place - 1]))
+
+    def to_json(self) -> str:
+        """Return the exact text that is kept."""
+        return _exact(self._kept())
+
+    def identity(self) -> bytes:
+        """Return all that the noise depends on, in a form that no version of a library changes.
+
+        Not how copies look: released in another way, a table must have the same noise again.
+        """
+        kept = self._kept()
+        kept.pop("people", None)
+        kept.pop("noise_with", None)
+        del kept["hidden"], kept["joint"], kept["reading"]
+        del kept["independent_rows"], kept["few_rows"]
+        kept["types"] = [[part.name, type_name(part.type)] for part in self.source_types]
+        for column in kept["columns"]:
+            for look in ("declared", "round", "clip", "released_type", "released_as", "as_is"):
+                del column[look]
+            column["type"] = type_name(self.source_types.field(column["name"]).type)
+        for group, categories in zip(kept["categories"], self.categories, strict=True):
+            group["values"] = categories.hashed_values()
+        return _exact(kept).encode()
+
+    def _kept(self) -> dict[str, Any]:
+        return {
+            "noise_format": self.noise_format,
+            "columns": [asdict(column) for column in self.schema.columns],
+            "together": self.schema.together,
+            "min_count": self.schema.min_count,
+            "order": self.schema.order,
+            "independent_rows": self.schema.independent_rows,
+            "few_rows": self.schema.few_rows,
+            **({} if self.schema.time is None else {"time": self.schema.time}),
+            "types": base64.b64encode(self.source_types.serialize()).decode(),
+            "rows": self.rows,
+            "scales": [asdict(scale) for scale in self.scales],
+            "mean": self.mean.tolist(),
+            "covariance": self.covariance.tolist(),
+            "excess": self.excess.tolist(),
+            "factor": self.factor.tolist(),
+            "grid": self.grid.tolist(),
+            "categories": [categories.to_json() for categories in self.categories],
+            "missing": self.missing,
+            "fingerprint": self.fingerprint,
+            "draws": self.draws
+            and {
+                "mean": self.draws.mean.tolist(),
+                "covariance": self.draws.covariance.tolist(),
+                "quantiles": self.draws.quantiles,
+            },
+            "hidden": asdict(self.hidden),
+            # nothing else of a table without a unit may change: its noise hangs on every byte
+            **({} if self.persons is None else {"persons": self.persons.to_json()}),
+            **({} if self.people is None else {"people": asdict(self.people)}),
+            **({} if self.family is None else {"family": asdict(self.family)}),
+            **({"noise_with": self.noise_with} if self.noise_with else {}),
+            "joint": dict(self.joint.shares),
+            "reading": self.reading and self.reading.to_json(),
+        }
+
+    @classmethod
+    def from_json(cls, text: str) -> "Frozen":
+        """Return what `to_json` wrote, bit for bit. Raises VaultError for another noise format."""
+        kept = json.loads(text)
+        if kept["noise_format"] != NOISE_FORMAT:
+            raise VaultError(
+                f"this dataset has noise of format {kept['noise_format']}, and this version of "
+                f"Cornerwave makes format {NOISE_FORMAT}: its copies would have other noise"
+            )
+        columns = len(kept["mean"])
+        return cls(
+            schema=Schema(
+                columns=tuple(_column(column) for column in kept["columns"]),
+                together=tuple(tuple(group) for group in kept["together"]),
+                min_count=kept["min_count"],
+                order=kept["order"],
+                independent_rows=kept["independent_rows"],
+                few_rows=kept["few_rows"],
+                time=kept.get("time"),
+            ),
+            source_types=pa.ipc.read_schema(pa.py_buffer(base64.b64decode(kept["types"]))),
+            rows=kept["rows"],
+            scales=tuple(_scale(scale) for scale in kept["scales"]),
+            mean=np.array(kept["mean"], dtype=np.float64),
+            covariance=_square(kept["covariance"], columns),
+            excess=_square(kept["excess"], columns),
+            factor=_square(kept["factor"], columns),
+            grid=np.array(kept["grid"], dtype=np.float64),
+            categories=tuple(Categories.from_json(group) for group in kept["categories"]),
+            missing=tuple(kept["missing"]),
+            fingerprint=kept["fingerprint"],
+            draws=kept["draws"] and _draws(kept["draws"], columns),
+            hidden=_hidden(kept["hidden"]),
+            persons=PersonNoise.from_json(kept["persons"]) if "persons" in kept else None,
+            people=PersonCounts(**kept["people"]) if "people" in kept else None,
+            family=_family(kept["family"]) if "family" in kept else None,
+            noise_with=kept.get("noise_with", {}),
+            joint=JointShares({name: tuple(own) for name, own in kept["joint"].items()}),
+            noise_format=kept["noise_format"],
+            reading=kept["reading"] and ReadingSettings.from_json(kept["reading"]),
+        )
+
+
+Kept = Mapping[str, Any]
+"""An object in the JSON that a ledger keeps of a registration; a MAC vouches for its fields."""
+
+
+def _family(kept: Kept) -> TableFamily:
+    return TableFamily(kept["id"], kept["table"], tuple(kept["tables"]))
+
+
+def _column(kept: Kept) -> Column:
+    clip = kept["clip"]
+    return Column(**{**kept, "clip": None if clip is None else tuple(clip)})
+
+
+def _scale(kept: Kept) -> Scale:
+    return Scale(kept["name"], _knots(kept["knots"]), kept["ends"] and tuple(kept["ends"]))
+
+
+def type_name(type_: pa.DataType) -> str:
+    """Return a type's name; all kinds of text, encoded or not, are one: files differ in them."""
+    return "string" if is_text(plain_type(type_)) else str(plain_type(type_))
+
+
+def _exact(kept: Mapping[str, object]) -> str:
+    # a double is written with as many digits as bring the same double back
+    return json.dumps(kept, allow_nan=False, sort_keys=True)
+
+
+def _square(kept: Sequence[Sequence[float]], columns: int) -> Floats:
+    return np.array(kept, dtype=np.float64).reshape(columns, columns)
+
+
+def _draws(kept: Kept, columns: int) -> Draws:
+    return Draws(
+        mean=np.array(kept["mean"], dtype=np.float64),
+        covariance=_square(kept["covariance"], columns),
+        quantiles={name: _knots(knots) for name, knots in kept["quantiles"].items()},
+    )
+
+
+def _hidden(kept: Kept) -> Hidden:
+    return Hidden(
+        shares={name: tuple(shares) for name, shares in kept["shares"].items()},
+        needed=tuple(kept["needed"]),
+        strongest={name: _revealing(each) for name, each in kept["strongest"].items()},
+        remedies=tuple(
+            Remedy(**{**each, "columns": tuple(each["columns"])}) for each in kept["remedies"]
+        ),
+        bounds={name: _revealing(each) for name, each in kept["bounds"].items()},
+        ceilings=kept["ceilings"],
+    )
+
+
+def _revealing(kept: Kept) -> MostRevealing:
+    return MostRevealing(Shown(**kept["by"]), kept["share"])
+
+
+def _knots(kept: Sequence[Sequence[float]]) -> Knots:
+    return tuple((value, score) for value, score in kept)
