@@ -17,7 +17,8 @@ Times are compared as 2 T_k <= ln(1+v), by strict arithmetic: the same on every 
 """
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -64,6 +65,39 @@ class RefreshRoom:
         self.masks = masks(BLOCK_ROWS)
         self.rows, self.times = np.empty(STRETCH_ROWS, np.int64), np.empty(STRETCH_ROWS)
 
+    def let_happen(
+        self,
+        rows: Ints,
+        words: Callable[[int, Ints], Words],
+        draws: Callable[[int], tuple[Words, Codes]],
+        horizons: Floats,
+        out: Codes,
+    ) -> None:
+        """Let events happen to rows, one after the other, until the last horizon has passed.
+
+        `words` returns the masked random words of an event, two for each of some rows: the first
+        is its E_k, the second chooses R_k among `draws`.
+        """
+        times, event = self.times[:0], 0
+        # Event by event over many rows, not block by block: few rows have a fifth or sixth.
+        while len(rows):
+            staying, among = 0, draws(event)
+            for start in range(0, len(rows), BLOCK_ROWS):
+                own = rows[start : start + BLOCK_ROWS]
+                staying += _core.apply_events(
+                    words(event, own),
+                    self.masks,
+                    own,
+                    times[start : start + BLOCK_ROWS],
+                    *among,
+                    horizons,
+                    out,
+                    self.rows[staying:],
+                    self.times[staying:],
+                )
+            rows, times = self.rows[:staying], self.times[:staying]
+            event += 1
+
 
 class Refresher:
     """Refreshes one column at some levels. Each thread needs its own."""
@@ -105,43 +139,15 @@ class Refresher:
             own = codes[start : start + STRETCH_ROWS]
             rows = np.arange(start, start + len(own))
             rows = rows[own != MISSING] if own.min() < 0 else rows
-            # Event by event over many rows, not block by block: few rows have a fifth or sixth.
-            times, event = self._room.times[:0], 0
-            while len(rows):
-                draws = _number(event + 1) if counting else (self.bounds, self._guide)
-                staying = self._happen(event, rows, times, ids, codes, draws, out)
-                rows, times = self._room.rows[:staying], self._room.times[:staying]
-                event += 1
-
-    def _happen(
-        self,
-        event: int,
-        rows: Ints,
-        times: Floats,
-        ids: Ids,
-        codes: Codes,
-        draws: tuple[Words, Codes],
-        out: Codes,
-    ) -> int:
-        """Let an event happen to some rows; keep those that may have another, and say how many."""
-        room, staying = self._room, 0
-        for start in range(0, len(rows), BLOCK_ROWS):
-            own = rows[start : start + BLOCK_ROWS]
-            staying += _core.apply_events(
-                self._words(event, own, ids, codes),
-                room.masks,
-                own,
-                times[start : start + BLOCK_ROWS],
-                *draws,
+            self._room.let_happen(
+                rows,
+                partial(self._words, ids=ids, codes=codes),
+                lambda event: _number(event + 1) if counting else (self.bounds, self._guide),
                 self._horizons,
                 out,
-                room.rows[staying:],
-                room.times[staying:],
             )
-        return staying
 
-    def _words(self, event: int, rows: Ints, ids: Ids, codes: Codes) -> Words:
-        """Return the random words of an event, two for each of some rows, masked."""
+    def _words(self, event: int, rows: Ints, *, ids: Ids, codes: Codes) -> Words:
         while event >= len(self._functions):
             info = struct.pack("<II", self.column, len(self._functions))
             self._functions.append(BlockFunction(expand(self._key, "refresh", info), masked=True))
@@ -156,38 +162,23 @@ class EventClock:
     def __init__(self, key: bytes, noise: Sequence[float]) -> None:
         self._key, self._room = expand(key, "persons"), RefreshRoom()
         self._horizons = np.array([_core.log_1p(level) for level in noise])
+        self._functions: list[BlockFunction] = []
 
     def events(self, ids: Ids) -> Codes:
         """Return the number of events that persons have had at each level (levels, persons)."""
         ids, out = np.ascontiguousarray(ids), np.zeros((len(self._horizons), len(ids)), np.int32)
         for start in range(0, len(ids), STRETCH_ROWS):
-            self._happen(np.arange(start, min(start + STRETCH_ROWS, len(ids))), ids, out)
+            rows = np.arange(start, min(start + STRETCH_ROWS, len(ids)))
+            words = partial(self._words, ids=ids)
+            self._room.let_happen(rows, words, lambda k: _number(k + 1), self._horizons, out)
         return out
 
-    def _happen(self, rows: Ints, ids: Ids, out: Codes) -> None:
-        """Let one event after the other happen, until the last horizon has passed for all."""
-        room, times, event = self._room, self._room.times[:0], 0
-        while len(rows):
-            event, staying = event + 1, 0
-            function = BlockFunction(
-                expand(self._key, "refresh", struct.pack("<I", event)), masked=True
-            )
-            draws = _number(event)
-            for start in range(0, len(rows), BLOCK_ROWS):
-                own = rows[start : start + BLOCK_ROWS]
-                cells = np.ascontiguousarray(ids[own]) ^ room.masks[: 2 * len(own)].reshape(-1, 2)
-                staying += _core.apply_events(
-                    function(cells, room.words),
-                    room.masks,
-                    own,
-                    times[start : start + BLOCK_ROWS],
-                    *draws,
-                    self._horizons,
-                    out,
-                    room.rows[staying:],
-                    room.times[staying:],
-                )
-            rows, times = room.rows[:staying], room.times[:staying]
+    def _words(self, event: int, rows: Ints, *, ids: Ids) -> Words:
+        while event >= len(self._functions):
+            info = struct.pack("<I", len(self._functions) + 1)
+            self._functions.append(BlockFunction(expand(self._key, "refresh", info), masked=True))
+        cells = ids[rows] ^ self._room.masks[: 2 * len(rows)].reshape(-1, 2)
+        return self._functions[event](cells, self._room.words)
 
 
 def _number(event: int) -> tuple[Words, Codes]:
