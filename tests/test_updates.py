@@ -26,7 +26,7 @@ from cornerwave.noise import ChangedRows, Transition
 from cornerwave.outlook import levels_document, outlooks
 from cornerwave.report import write_report
 from cornerwave.spine.rows import Group, row_ids
-from cornerwave.vault import Vault, _editions
+from cornerwave.vault import Vault, _updates
 from tests.tables import KEY_AS_IS
 from tests.test_editions import people
 
@@ -423,7 +423,7 @@ class TestRefusals:
         for name, table in (("old", FIRST), ("new", SECOND)):
             papq.write_table(table, tables / f"{name}.parquet")
         dataset = vault.register("people", tables / "old.parquet", key="id")
-        compare = _editions.compare
+        compare = _updates.compare
 
         def compare_and_change(*args):
             found, table = compare(*args), {"old": FIRST, "new": SECOND}[which]
@@ -435,7 +435,7 @@ class TestRefusals:
             papq.write_table(others[how], tables / f"{which}.parquet")
             return found
 
-        monkeypatch.setattr(_editions, "compare", compare_and_change)
+        monkeypatch.setattr(_updates, "compare", compare_and_change)
         with untouched(), pytest.raises(SourceChanged, match="while it was read"):
             dataset.update(tables / "new.parquet")
 

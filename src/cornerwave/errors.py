@@ -104,6 +104,13 @@ class AccessDenied(CornerwaveError, PermissionError):
 class ExtraMissing(CornerwaveError, ImportError):
     """A feature needs the packages of an extra that is not installed."""
 
+    @classmethod
+    def of(cls, what: str, package: str, *, extra: str) -> "ExtraMissing":
+        """Return the error of one package, with the command that installs it."""
+        return cls(
+            f"{what} needs {package}, which is not installed: pip install 'cornerwave[{extra}]'"
+        )
+
 
 class VaultError(CornerwaveError, RuntimeError):
     """The vault cannot be used."""

@@ -17,7 +17,7 @@ import pyreadstat
 
 from cornerwave.choices import Choices
 from cornerwave.levels import Level
-from cornerwave.vault import Vault, write_all
+from cornerwave.vault import Registration, Vault, write_all
 
 ROWS = 200
 MARKED = 77
@@ -182,7 +182,7 @@ def make_world(folder: Path) -> None:
             transform={"wage": "log1p", "height": "rank"},
             few_rows=True,
         )
-        vault.register_as("people", "people.parquet", plain)
+        vault.register_as("people", "people.parquet", Registration(plain))
         dataset = vault.dataset("people")
         asked = [(to, Level.of(privacy=p)) for to in ("ann", "bob") for p in (0.3, 0.8)]
         made = dataset.release_many(asked)

@@ -17,7 +17,7 @@ from cornerwave.levels import LATTICE, Level, retention
 from cornerwave.miner import Copy
 from cornerwave.outputs import METADATA_KEY, metadata_path, read_metadata
 from cornerwave.spec import ColumnMetadata, CopyMetadata, kinds_of
-from cornerwave.vault import Vault
+from cornerwave.vault import Registration, Vault
 from tests.fuzz.mutants import ODD_VALUES, near
 
 KINDS = {"": kinds_of(CopyMetadata), "c": kinds_of(ColumnMetadata)}
@@ -79,7 +79,9 @@ def test_what_a_release_writes_comes_back_byte_for_byte(tmp_path: Path) -> None:
         few_rows=True,
     )
     reading = ReadingSettings(missing=("NA",), column_missing=(("wage", ("?",)),))
-    people = vault.register_as("people", tmp_path / "people.csv", choices, reading=reading)
+    people = vault.register_as(
+        "people", tmp_path / "people.csv", Registration(choices, reading=reading)
+    )
     finish = Finish(frozenset({"age"}), {"height": (100.0, 250.0)})
     [release] = people.release_many([("ann", Level.of(noise=1))], finish=finish, dictionary=True)
     told = read_metadata(Path(release.write(tmp_path / "ann.parquet")))

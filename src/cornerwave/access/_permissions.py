@@ -43,10 +43,10 @@ from cornerwave.errors import (
     VaultError,
     nearest,
 )
-from cornerwave.ledger import Access, Record, Records, now
+from cornerwave.ledger import Access, Record, Records, check_name, now
 from cornerwave.levels import LINEAR, Level, Privacy, asked_for
 from cornerwave.spec import CopySpec
-from cornerwave.vault import Dataset, Vault, check_name
+from cornerwave.vault import Dataset, Vault
 
 _ID_BYTES = 6
 

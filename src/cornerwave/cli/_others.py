@@ -307,10 +307,7 @@ def _experiments() -> Any:
     try:
         import cornerwave_reproduction as experiments
     except ModuleNotFoundError as error:
-        raise ExtraMissing(
-            f"reproduce needs {error.name}, which is not installed: "
-            "pip install 'cornerwave[experiments]'"
-        ) from None
+        raise ExtraMissing.of("reproduce", str(error.name), extra="experiments") from None
     return experiments
 
 

@@ -109,6 +109,7 @@ def register(
 ) -> None:
     """Register a table, or several of the same persons, before the first release."""
     from cornerwave.outlook import explained
+    from cornerwave.vault import Registration
 
     opened, tables = open_vault(vault), _tables_in(source)
     with (
@@ -116,33 +117,20 @@ def register(
         cluster(engine, master) as session,
         progress("Reading") as advance,
     ):
+        how = Registration(
+            choices,
+            schema=schema,
+            reading=reading,
+            unrelated=tuple(unrelated or ()),
+            dry_run=dry_run,
+            spark=session,
+            progress=advance,
+        )
         if tables is None:
-            registered = [
-                opened.register_as(
-                    name,
-                    read_by(session, source[0]),
-                    choices,
-                    schema=schema,
-                    reading=reading,
-                    unrelated=tuple(unrelated or ()),
-                    dry_run=dry_run,
-                    spark=session,
-                    progress=advance,
-                )
-            ]
+            registered = [opened.register_as(name, read_by(session, source[0]), how)]
         else:
-            linked = opened.register_linked_as(
-                name,
-                {table: read_by(session, place) for table, place in tables.items()},
-                choices,
-                schema=schema,
-                reading=reading,
-                orphans=orphans,
-                unrelated=tuple(unrelated or ()),
-                dry_run=dry_run,
-                spark=session,
-                progress=advance,
-            )
+            places = {table: read_by(session, place) for table, place in tables.items()}
+            linked = opened.register_linked_as(name, places, how, orphans=orphans)
             registered = list(linked.tables.values())
     for dataset in registered:
         for line in _registered(dataset, "Would register" if dry_run else "Registered"):

@@ -8,7 +8,7 @@ far; so does each new state of the whole table. What registration fixed stays.
     Spread                 how their numbers spread, compared with the noise            (_drift)
     AllPersons             what copies hide of persons with rows of all editions     (_all_persons)
     AllRows                what columns without noise reveal in rows of all editions    (_all_rows)
-    hidden_of_changing     what copies of several editions hide of rows that changed    (_changes)
+    pooled, changing       what copies of several editions hide of rows that changed    (_changes)
     Moves, check_moves     how well old values of categories predict the new ones       (_changes)
 """
 
@@ -18,11 +18,12 @@ from cornerwave.editions._changes import (
     MOVED,
     Moves,
     accepted_moves,
+    changing,
     check_moves,
     hidden_after,
-    hidden_of_changing,
-    moved_alone,
     moved_of,
+    moving,
+    pooled,
 )
 from cornerwave.editions._drift import (
     Ranges,
@@ -63,17 +64,18 @@ __all__ = [
     "RowChanges",
     "Spread",
     "accepted_moves",
+    "changing",
     "check_all_persons",
     "check_all_rows",
     "check_columns",
     "check_moves",
     "editions_table",
     "hidden_after",
-    "hidden_of_changing",
     "measure_drift",
-    "moved_alone",
     "moved_of",
+    "moving",
     "next_edition",
+    "pooled",
     "portion",
     "shows_something",
     "updated_edition",

@@ -18,7 +18,8 @@ that a row changed is visible, and may reveal the value too. `predicted` is less
 errors of what chance predicts in few rows.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -27,6 +28,7 @@ from cornerwave.columns import Categories
 from cornerwave.editions._drift import ALLOWANCE, HALF
 from cornerwave.editions._edition import Edition, Moved
 from cornerwave.errors import ColumnError, Drifted
+from cornerwave.ledger import Holding
 from cornerwave.levels import Level
 from cornerwave.noise import (
     LEAST,
@@ -34,6 +36,7 @@ from cornerwave.noise import (
     CategoryMoves,
     MovedCells,
     MovedRows,
+    Past,
     Rules,
     Transition,
     drifting_history,
@@ -41,7 +44,14 @@ from cornerwave.noise import (
     noise_across,
     personal_history,
 )
-from cornerwave.privacy import hidden_in_history, history_functions
+from cornerwave.privacy import (
+    CategoryDistribution,
+    Coalition,
+    Moving,
+    hidden_in_history,
+    history_functions,
+)
+from cornerwave.spec import CopySpec
 from cornerwave.spine.frozen import Frozen
 
 PLAUSIBLE = 0.5
@@ -51,10 +61,10 @@ PLAUSIBLE = 0.5
 def hidden_after(frozen: Frozen, rules: Sequence[Transition]) -> dict[str, float]:
     """Return what copies of an edition and the one before, at privacy 0.5, hide of changed rows."""
     level = frozen.hidden.level_of(HALF) or Level(1.0)
-    return hidden_of_changing(frozen, [(0, level.noise), (1, level.noise)], [rules])
+    return _hidden_of_changing(frozen, [(0, level.noise), (1, level.noise)], [rules])
 
 
-def hidden_of_changing(
+def _hidden_of_changing(
     frozen: Frozen, held: Sequence[tuple[int, float]], editions: Sequence[Sequence[Transition]]
 ) -> dict[str, float]:
     """Return what copies hide of rows that changed in each edition, by its rules.
@@ -76,6 +86,55 @@ def hidden_of_changing(
                 shares = hidden_in_history(asked, held, history=history, noise=noise)
                 least[name] = round(float(np.clip(shares.min(), 0.0, least.get(name, 1.0))), 4)
     return least
+
+
+# --------------------------------------------------------------------------------------------------
+# What recipients who hold copies of several editions recover together.
+
+
+def pooled(
+    frozen: Frozen, editions: Sequence[Edition], held: Sequence[Holding], past: Past | None
+) -> Coalition:
+    """Return what the holders of some copies recover together; `past` is of all editions."""
+    copies = [(each.spec.edition or 1, each.spec.level.noise) for each in held]
+    coalition = Coalition.of(
+        list(dict.fromkeys((each.recipient, each.spec.level) for each in held)),
+        _distributions(frozen),
+        privacy_of=lambda level: frozen.hidden.promised(level.on_lattice()),
+    )
+    coalition = coalition.over_editions(moving(frozen, editions, [each.spec for each in held]))
+    return replace(coalition, changing=changing(frozen, copies, past))
+
+
+def moving(
+    frozen: Frozen, editions: Sequence[Edition], held: Sequence[CopySpec]
+) -> dict[str, Moving]:
+    """Return what copies leave of each category that changed between their editions."""
+    numbers = [each.edition or 1 for each in held]
+    between = editions[min(numbers, default=1) : max(numbers, default=1)]
+    noise = min((each.level.noise for each in held), default=0.0)
+    return {
+        name: Moving.of(
+            category, noise, alone=sum(_moved_alone(each, name) for each in between) > MOVED
+        )
+        for name, category in _distributions(frozen).items()
+        if any(each.changes and name in each.changes.moves for each in between)
+    }
+
+
+def changing(
+    frozen: Frozen, copies: Iterable[tuple[int, float]], past: Past | None
+) -> dict[str, float]:
+    """Return what copies, given by edition and noise, hide of rows that changed in all editions."""
+    if past is None:
+        return {}
+    rules = past.followed
+    held = {(sum(each <= edition for each in rules), noise) for edition, noise in copies}
+    return _hidden_of_changing(frozen, sorted(held), list(rules.values()))
+
+
+def _distributions(frozen: Frozen) -> dict[str, CategoryDistribution]:
+    return {_name(each): CategoryDistribution(each.counts, each.base) for each in frozen.categories}
 
 
 def _sequences(editions: Sequence[Sequence[Transition]]) -> Iterator[Rules]:
@@ -224,7 +283,7 @@ def check_moves(
     The owner accepts that the `accepted` categories do.
     """
     for name, moved in edition.changes.moves.items() if edition.changes else ():
-        total = sum(moved_alone(each, name) for each in (*before, edition))
+        total = sum(_moved_alone(each, name) for each in (*before, edition))
         if total <= MOVED or name in accepted:
             continue
         raise Drifted(
@@ -249,7 +308,7 @@ def accepted_moves(advancing: Collection[str], categories: Sequence[Categories])
     return {known[column] for column in advancing}
 
 
-def moved_alone(edition: Edition, name: str) -> float:
+def _moved_alone(edition: Edition, name: str) -> float:
     """Return the share of an edition's rows that moved predictably, and few of them alike."""
     moved = edition.changes.moves.get(name) if edition.changes else None
     return 0.0 if moved is None else moved.few * moved.predicted / max(edition.rows, 1)

@@ -1,20 +1,26 @@
 """The engine of one machine: groups of rows side by side in threads, results in order."""
 
+import json
 from collections import deque
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 import pyarrow as pa
 
 from cornerwave.arrays import Ids, Words
-from cornerwave.choices import SHUFFLE
+from cornerwave.choices import KEY, SHUFFLE
 from cornerwave.columns import Fingerprint, Schema
 from cornerwave.engines._passes import Block, registered_rows, seen_in, survey_rows
 from cornerwave.engines._shuffle import plain_table, shuffled
 from cornerwave.engines.sorted_keys import KeepKeys, SortedKeys
+from cornerwave.errors import discreet
+from cornerwave.outputs import METADATA_KEY
 from cornerwave.passes import Found, Pass, Result_co, add_up, in_threads
 from cornerwave.sources import Progress, Source, silent
+from cornerwave.spec import ColumnMetadata, CopyMetadata
 from cornerwave.spine.recipe import Recipe
 from cornerwave.spine.rows import RowSecrets, numbered, row_ids, unit_ids
 from cornerwave.spine.survey import Survey, Surveyor
@@ -139,6 +145,21 @@ def rows_as_copied(source: Source, recipe: Recipe) -> Iterator[pa.Table]:
             place = table.schema.get_field_index(key)
             shown = shown.set_column(place, key, recipe.pseudonyms(ids))
         yield shown
+
+
+def write_as_copied(source: Source, recipe: Recipe, path: Path) -> None:
+    """Write the rows of a table to an Arrow file, in the order of its copies."""
+    key = recipe.frozen.schema.pseudonym
+    columns = {} if key is None else {key: ColumnMetadata(role=KEY, pseudonym=True)}
+    stated = CopyMetadata(order=recipe.frozen.schema.order, columns=columns)
+    metadata = {METADATA_KEY: json.dumps(stated.to_json()).encode()}
+    with discreet(), pa.OSFile(str(path), "wb") as file, ExitStack() as closing:
+        writer = None
+        for table in rows_as_copied(source, recipe):
+            if writer is None:
+                schema = table.schema.with_metadata(metadata)
+                writer = closing.enter_context(pa.ipc.new_file(file, schema))
+            writer.write_table(table)
 
 
 def _identified(source: Source, recipe: Recipe) -> Iterator[tuple[Ids, pa.Table]]:

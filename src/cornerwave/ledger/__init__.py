@@ -17,7 +17,7 @@ from cornerwave.ledger._files import KeyRun, SeenKeys, remove_leftovers, work_fo
 from cornerwave.ledger._key import Key
 from cornerwave.ledger._ledger import Ledger, State, closed_message
 from cornerwave.ledger._postgresql import check_address
-from cornerwave.ledger._records import Access, Record, Records, now
+from cornerwave.ledger._records import Access, Record, Records, check_name, now
 
 __all__ = [
     "Access",
@@ -32,6 +32,7 @@ __all__ = [
     "SeenKeys",
     "State",
     "check_address",
+    "check_name",
     "closed_message",
     "now",
     "remove_leftovers",

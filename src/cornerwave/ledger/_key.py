@@ -103,6 +103,14 @@ class Key:
         """Return the key of something below, such as a dataset."""
         return Key(self.derive(purpose, context), is_unsafe=self.is_unsafe)
 
+    def of_dataset(self, dataset: str) -> "Key":
+        """Return the key of a dataset: it depends on all that was frozen, by the dataset's id."""
+        return self.child("dataset", bytes.fromhex(dataset))
+
+    def of_family(self, family: str) -> "Key":
+        """Return the key of the persons that linked tables share, by the family's id."""
+        return self.child("family", bytes.fromhex(family))
+
     def seal(self, content: bytes) -> str:
         """Return a seal that only a holder of this key can make."""
         if self._seals is None:

@@ -93,10 +93,7 @@ class PostgreSQL(Database):
         try:
             import psycopg  # not on import: a ledger in a file does not need it
         except ImportError:
-            raise ExtraMissing(
-                "a ledger in PostgreSQL needs psycopg, which is not installed: "
-                "pip install 'cornerwave[postgresql]'"
-            ) from None
+            raise ExtraMissing.of("a ledger in PostgreSQL", "psycopg", extra="postgresql") from None
         super().__init__(_shown(settings))
         self._psycopg = psycopg
         self.failures = psycopg.Error

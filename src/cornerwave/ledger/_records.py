@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
-from cornerwave.errors import LedgerDamaged
+from cornerwave.errors import LedgerDamaged, VaultError
 from cornerwave.ledger._database import ACCESS, RECORD, Connection, Database, Row, among
 from cornerwave.ledger._key import Key
 
@@ -152,3 +152,9 @@ _json = partial(json.dumps, sort_keys=True, ensure_ascii=False, separators=(",",
 def now() -> datetime:
     """Return the time in UTC."""
     return datetime.now(UTC)
+
+
+def check_name(name: str, *, what: str) -> None:
+    """Raise VaultError unless a name can stand in the ledger and in a line."""
+    if not name or len(name) > 255 or not name.isprintable() or name.strip() != name:
+        raise VaultError(f"{what} has 1 to 255 printable characters, no space at either end")

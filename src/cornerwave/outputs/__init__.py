@@ -8,7 +8,14 @@ not at all. To add a format: an encoder like those in `_formats.py`; to add a pl
 from cornerwave.outputs._destination import Destination, RowDestination, Written
 from cornerwave.outputs._folders import FOLDER, Folder, folder_at
 from cornerwave.outputs._formats import parquet_settings, plain_schema
-from cornerwave.outputs._linked_files import LinkedFile, is_linked_copy, linked_files
+from cornerwave.outputs._linked_files import (
+    DUCKDB,
+    ZIP,
+    LinkedFile,
+    is_linked_copy,
+    linked_files,
+    packed,
+)
 from cornerwave.outputs._outputs import (
     METADATA_KEY,
     CopyFile,
@@ -26,8 +33,10 @@ from cornerwave.outputs._outputs import (
 from cornerwave.outputs._table_copies import SharedSession
 
 __all__ = [
+    "DUCKDB",
     "FOLDER",
     "METADATA_KEY",
+    "ZIP",
     "CopyFile",
     "Destination",
     "Folder",
@@ -44,6 +53,7 @@ __all__ = [
     "linked_files",
     "make_directory",
     "metadata_path",
+    "packed",
     "parquet_settings",
     "plain_schema",
     "read_metadata",

@@ -5,7 +5,6 @@ folder of files          as it is
 .duckdb file             the same, its tables as Parquet files
 """
 
-import json
 import shutil
 import tempfile
 import weakref
@@ -14,17 +13,21 @@ import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from cornerwave.errors import ExtraMissing, SourceError
 from cornerwave.outputs._outputs import METADATA_KEY, read_metadata
+from cornerwave.outputs._table_copies import comment_on, in_comment
 from cornerwave.sources import quoted
 from cornerwave.spec import CopyMetadata
 
+ZIP, DUCKDB = ".zip", ".duckdb"
 _ENDINGS = (".parquet", ".csv", ".csv.gz", ".arrow")
-_COMMENT = "cornerwave"
+_AT = (1980, 1, 1, 0, 0, 0)
+"""The time of files in an archive: bytes depend on the copy alone."""
 
 
 class UnpackedFolder:
@@ -51,7 +54,7 @@ def is_linked_copy(path: Path) -> bool:
     """Whether a place holds copies of several tables: a folder may also hold parts of one copy."""
     if path.is_dir():
         return len(dict(_tables_in(path))) > 1
-    return path.suffix.lower() in (".zip", ".duckdb")
+    return path.suffix.lower() in (ZIP, DUCKDB)
 
 
 def linked_files(path: Path) -> dict[str, LinkedFile]:
@@ -108,30 +111,16 @@ def _unpack(path: Path, folder: Path) -> None:
 
 
 def _unpack_database(path: Path, folder: Path) -> None:
-    try:
-        import duckdb
-    except ImportError:
-        raise ExtraMissing(
-            "reading a .duckdb file needs duckdb, which is not installed: "
-            "pip install 'cornerwave[databases]'"
-        ) from None
+    duckdb = _duckdb("reading")
     about = "SELECT table_name, comment FROM duckdb_tables() WHERE comment IS NOT NULL"
     try:
         with duckdb.connect(str(path), read_only=True) as connection:
             for number, (table, comment) in enumerate(connection.execute(about).fetchall()):
-                if (stated := _in_comment(comment)) is not None:
+                if (stated := in_comment(comment)) is not None:
                     rows = connection.sql(f"SELECT * FROM {quoted(table)}")  # noqa: S608
                     _write(rows.to_arrow_reader(), stated, folder / f"{number}.parquet")
     except duckdb.Error:
         raise SourceError(f"{path.name} is not a folder, a .zip or a .duckdb file") from None
-
-
-def _in_comment(comment: str) -> bytes | None:
-    """Return the metadata in the comment of a table, if it has some."""
-    try:
-        return json.dumps(json.loads(comment)[_COMMENT]).encode()
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return None
 
 
 def _write(rows: pa.RecordBatchReader, stated: bytes, path: Path) -> None:
@@ -139,3 +128,41 @@ def _write(rows: pa.RecordBatchReader, stated: bytes, path: Path) -> None:
     with pq.ParquetWriter(path, schema) as writer:
         for batch in rows:
             writer.write_batch(batch)
+
+
+def packed(folder: Path, ending: str, tables: list[str]) -> Path:
+    """Return what appears: the folder, or one file made of what is in it."""
+    if ending == ZIP:
+        made = folder / "copy.zip"
+        with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
+            for each in sorted(p for p in folder.iterdir() if p != made):
+                about = zipfile.ZipInfo(each.name, _AT)
+                about.compress_type, about.external_attr = zipfile.ZIP_DEFLATED, 0o644 << 16
+                with each.open("rb") as source, archive.open(about, "w", force_zip64=True) as file:
+                    shutil.copyfileobj(source, file)
+        return made
+    if ending == DUCKDB:
+        return _pack_database(folder, tables)
+    return folder
+
+
+def _pack_database(folder: Path, tables: list[str]) -> Path:
+    duckdb = _duckdb("writing")
+    made = folder / "copy.duckdb"
+    with duckdb.connect(str(made)) as connection:
+        for table in tables:
+            path = folder / f"{table}.parquet"
+            connection.read_parquet(str(path)).create(table)
+            stated = read_metadata(path)
+            assert stated is not None
+            connection.execute(comment_on(quoted(table), stated))
+    return made
+
+
+def _duckdb(doing: str) -> Any:
+    """Return the package of DuckDB. Raises ExtraMissing."""
+    try:
+        import duckdb
+    except ImportError:
+        raise ExtraMissing.of(f"{doing} a .duckdb file", "duckdb", extra="databases") from None
+    return duckdb

@@ -16,13 +16,7 @@ import pyarrow as pa
 from cornerwave.errors import OutputError, OutputExists
 from cornerwave.outputs._destination import RowDestination, exists, writing
 from cornerwave.outputs._formats import plain_schema
-from cornerwave.sources import (
-    DatabaseAddress,
-    Place,
-    connect,
-    quoted,
-    table_name,
-)
+from cornerwave.sources import DatabaseAddress, Place, connect, quoted, table_name
 from cornerwave.spec import CopyMetadata
 
 _types = pa.types
@@ -142,9 +136,8 @@ class TableCopy(RowDestination):
                 self._check_ours(target)
                 self._run(f"DROP TABLE {target}")
             self._run(f"ALTER TABLE {self._called(self._part)} RENAME TO {quoted(self._name)}")
-            comment = f"{_MARK}{json.dumps(self.metadata.to_json())}}}".replace("'", "''")
             self._run("SET LOCAL standard_conforming_strings = on")
-            self._run(f"COMMENT ON TABLE {target} IS '{comment}'")
+            self._run(comment_on(target, self.metadata))
 
     def publish(self) -> None:
         """Make the finished copy visible."""
@@ -234,3 +227,17 @@ class SharedSession:
         for end in (self._connection.rollback, self._connection.close):
             with suppress(Exception):  # the server may be gone, and with it the transaction
                 end()
+
+
+def comment_on(table: str, metadata: CopyMetadata) -> str:
+    """Return the statement that keeps a copy's metadata in the comment of its (quoted) table."""
+    comment = f"{_MARK}{json.dumps(metadata.to_json())}}}".replace("'", "''")
+    return f"COMMENT ON TABLE {table} IS '{comment}'"
+
+
+def in_comment(comment: str) -> bytes | None:
+    """Return the metadata in the comment of a table, if it has some."""
+    try:
+        return json.dumps(json.loads(comment)["cornerwave"]).encode()
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None

@@ -40,7 +40,7 @@ from cornerwave.outlook import explained
 from cornerwave.server._page import Ticked, page, router, signed_in, words_of
 from cornerwave.server._replies import service_of
 from cornerwave.sources import SOURCE_ENDINGS, open_to_inspect
-from cornerwave.vault import Dataset
+from cornerwave.vault import Dataset, Registration
 
 pages = router(signed_in)
 MOST_FILES, DEPTH = 500, 4
@@ -75,7 +75,7 @@ def register(request: Request, ticked: Ticked) -> Response:
         with collecting_warnings() as notes:
             vault = service_of(request).vault
             name, unrelated = stated.get("name", "").strip(), ticked.get("unrelated", [])
-            made = vault.register_as(name, source, choices, unrelated=unrelated)
+            made = vault.register_as(name, source, Registration(choices, unrelated=unrelated))
     except CornerwaveError as error:
         return _form(request, path, stated, error, ticked.get("unrelated", []))
     return page(request, "registered.html", dataset=made, notes=notes, decided=_decided(made))

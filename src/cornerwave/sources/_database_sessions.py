@@ -95,13 +95,6 @@ def table_name(table: str) -> str:
     return ".".join(map(quoted, parts))
 
 
-def missing(what: str, package: str) -> ExtraMissing:
-    """Return the error of a package that is not installed."""
-    return ExtraMissing(
-        f"{what} needs {package}, which is not installed: pip install 'cornerwave[databases]'"
-    )
-
-
 # --------------------------------------------------------------------------------------------------
 # PostgreSQL.
 
@@ -118,7 +111,8 @@ def connect(place: DatabaseAddress) -> Any:
     try:
         from adbc_driver_postgresql import dbapi
     except ImportError:
-        raise missing("a table in PostgreSQL", "adbc-driver-postgresql") from None
+        what = "a table in PostgreSQL"
+        raise ExtraMissing.of(what, "adbc-driver-postgresql", extra="databases") from None
     where = place.where
     if "connect_timeout=" not in where:
         where += ("&" if "?" in where else "?") + "connect_timeout=10"
@@ -216,7 +210,7 @@ def read_duckdb(place: DatabaseAddress) -> Iterator[Session]:
     try:
         import duckdb
     except ImportError:
-        raise missing(f"reading {place.name}", "duckdb") from None
+        raise ExtraMissing.of(f"reading {place.name}", "duckdb", extra="databases") from None
     # a query reads this database alone: no other file, no address, no extension
     with duckdb.connect(
         place.where,

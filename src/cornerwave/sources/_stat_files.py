@@ -96,10 +96,7 @@ class StatFile:
 def _parts(path: Path, reading: ReadingSettings, columns: Sequence[str] | None) -> Iterator[Any]:
     """Yield what another process reads: names and labels, then rows of these columns, or of all."""
     if find_spec("pyreadstat") is None:
-        raise ExtraMissing(
-            f"reading {path.name} needs pyreadstat, which is not installed: "
-            "pip install 'cornerwave[stat]'"
-        )
+        raise ExtraMissing.of(f"reading {path.name}", "pyreadstat", extra="stat")
     work = {
         "read": next(read for end, read in _READERS.items() if path.name.lower().endswith(end)),
         "path": str(path),
@@ -272,10 +269,8 @@ class workbook:  # noqa: N801 - a context manager that reads as a function
         try:
             from python_calamine import CalamineWorkbook
         except ImportError:
-            raise ExtraMissing(
-                f"reading {self._path.name} needs python-calamine, which is not installed: "
-                "pip install 'cornerwave[stat]'"
-            ) from None
+            what = f"reading {self._path.name}"
+            raise ExtraMissing.of(what, "python-calamine", extra="stat") from None
         try:
             self._book = CalamineWorkbook.from_path(str(self._path))
         except Exception as error:

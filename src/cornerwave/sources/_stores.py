@@ -196,9 +196,7 @@ def _client_of(_environment: tuple[tuple[str, str], ...]) -> Any:
         import botocore.config
         import botocore.session
     except ImportError:
-        raise ExtraMissing(
-            "s3:// needs botocore, which is not installed: pip install 'cornerwave[cloud]'"
-        ) from None
+        raise ExtraMissing.of("s3://", "botocore", extra="cloud") from None
     settings = botocore.config.Config(
         connect_timeout=10, read_timeout=SECONDS, retries={"max_attempts": ATTEMPTS}
     )

@@ -27,10 +27,10 @@ from cornerwave.columns import (
     is_text,
     plain_type,
 )
-from cornerwave.errors import VaultError
+from cornerwave.errors import LevelError, VaultError, spelled
 from cornerwave.levels import LATTICE, LINEAR, Level, Privacy
 from cornerwave.noise import NOISE_FORMAT, PersonNoise
-from cornerwave.privacy import Hidden, JointShares, MostRevealing, Remedy, Shown
+from cornerwave.privacy import Hidden, JointShares, MostRevealing, Remedy, Shown, unreachable
 from cornerwave.spine.missing import Draws
 from cornerwave.spine.person_counts import PersonCounts
 from cornerwave.spine.rows import Group
@@ -106,6 +106,34 @@ class Frozen:
         """
         linear, joint = self.hidden.at(level), self.joint.at(level)
         return {name: min(share, joint.get(name, share)) for name, share in linear.items() if joint}
+
+    def level_for(self, asked: Level | Privacy) -> Level:
+        """Return the level of the lattice that gives what is asked for.
+
+        Raises LevelError for a privacy that no level reaches.
+        """
+        if isinstance(asked, Level):
+            return asked.on_lattice()
+        level = self.level_against(asked)
+        if level is None:
+            raise LevelError(f"privacy {asked.share:g} cannot be reached: {self._why(asked)}")
+        return level
+
+    def _why(self, asked: Privacy) -> str:
+        """Return why no level gives a privacy."""
+        if self.hidden.level_of(asked.thousandths) is None:
+            return unreachable(self.hidden, self.schema.unit)
+        left = self.left_by_joint(Level(LATTICE[-1]))
+        if not left:
+            return (
+                "what an adversary who knows how rows are distributed recovers was not measured, "
+                "as the table has too few rows; choose a privacy against linear estimates"
+            )
+        worst = min(left, key=lambda name: left[name])
+        return (
+            "from an adversary who knows how rows are distributed, the noisiest copy hides "
+            f"{left[worst]:.3f} of {spelled(worst)}; drop or coarsen the column, or choose less"
+        )
 
     def level_against(self, asked: Privacy) -> Level | None:
         """Return the least level that gives a privacy against its adversary, if one does."""

@@ -6,13 +6,13 @@ _release     a copy: made whole, recorded, then shown
 _families    several tables of the same persons, registered and released together
 _to_register a table on its way into the ledger
 _parts       where the rows of all editions lie, and their keys
-_editions    the next edition: appended rows, or a changed table
+_editions    the next edition; _updates compares a changed table with the last one
 """
 
-from cornerwave.vault._dataset import Dataset, check_name
+from cornerwave.vault._dataset import Dataset
 from cornerwave.vault._families import LinkedDataset, LinkedRelease
 from cornerwave.vault._release import FRAME, Release, write_all, write_all_spark
-from cornerwave.vault._to_register import dataset_id
+from cornerwave.vault._to_register import Registration, dataset_id
 from cornerwave.vault._vault import KEY_FILE, Vault, is_vault, key_place, vault_place
 
 __all__ = [
@@ -21,9 +21,9 @@ __all__ = [
     "Dataset",
     "LinkedDataset",
     "LinkedRelease",
+    "Registration",
     "Release",
     "Vault",
-    "check_name",
     "dataset_id",
     "is_vault",
     "key_place",

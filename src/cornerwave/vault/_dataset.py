@@ -1,55 +1,34 @@
 """A registered table: who holds which copy of it, and what may be released next."""
 
-import json
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
-from cornerwave.choices import KEY, names_of
+from cornerwave.choices import names_of
 from cornerwave.columns import Finish, listed
-from cornerwave.editions import (
-    MOVED,
-    REGISTERED,
-    UPDATED,
-    Edition,
-    Portion,
-    hidden_of_changing,
-    moved_alone,
-    portion,
-)
+from cornerwave.editions import REGISTERED, Edition, Portion, changing, moving, pooled, portion
 from cornerwave.engines import history_rows
-from cornerwave.engines.local import rows_as_copied
-from cornerwave.errors import (
-    DatasetClosed,
-    LevelError,
-    NoSuchRecipient,
-    VaultError,
-    discreet,
-    nearest,
-    spelled,
-    warn,
-)
-from cornerwave.ledger import Entry, Holding, Key, Ledger, closed_message, work_folder
+from cornerwave.engines.local import write_as_copied
+from cornerwave.errors import DatasetClosed, LevelError, NoSuchRecipient, VaultError, nearest, warn
+from cornerwave.ledger import Entry, Holding, Key, Ledger, check_name, closed_message, work_folder
 from cornerwave.levels import LATTICE, LINEAR, Level, Privacy, asked_for
-from cornerwave.noise import ChangedRows, MovedRows, Past
-from cornerwave.outputs import METADATA_KEY
-from cornerwave.privacy import CategoryDistribution, Coalition, Moving, lowered, unreachable
+from cornerwave.noise import Past
+from cornerwave.privacy import Coalition, Moving, lowered
 from cornerwave.schema_file import schema_text
 from cornerwave.sources import Place, Progress, Source, place_of, resolved, silent
-from cornerwave.spec import ColumnMetadata, CopyMetadata, CopySpec
+from cornerwave.spec import CopySpec
 from cornerwave.spine.frozen import Frozen
 from cornerwave.spine.histories import Histories, HistoryRows
 from cornerwave.spine.look import look
 from cornerwave.spine.recipe import NoiseSecrets, Recipe
 from cornerwave.spine.rows import RowSecrets
-from cornerwave.vault._editions import changes_name, grow, moves_name, update_table
+from cornerwave.vault._editions import grow
 from cornerwave.vault._parts import WORK, Parts, keep_batch
 from cornerwave.vault._release import Release, make_all
+from cornerwave.vault._updates import read_past, update_table
 
 
 class Dataset:
@@ -265,7 +244,7 @@ class Dataset:
         rules that few of them share, copies of several editions show which were replaced, and
         Drifted is raised, unless `advancing` names the column.
         """
-        key = dataset_key(self._key, self.id)
+        key = self._key.of_dataset(self.id)
         named = names_of(advancing)
         return update_table(
             self, new, old, self._ledger, self._key, key, advancing=named, progress=progress
@@ -273,14 +252,7 @@ class Dataset:
 
     def past(self, edition: int) -> Past | None:
         """Return which rows were changed up to an edition. Raises LedgerDamaged if that is lost."""
-        updated = [e.number for e in self.editions[:edition] if e.kind == UPDATED]
-        changed, moved = (
-            {n: self._ledger.attachment(self._entry, name(n)) for n in updated}
-            for name in (changes_name, moves_name)
-        )
-        rows = {n: ChangedRows.read(content) for n, content in changed.items() if content}
-        cells = {n: MovedRows.read(content) for n, content in moved.items() if content}
-        return Past(rows, cells) if updated else None
+        return read_past(self._ledger, self._entry, self.editions[:edition])
 
     @property
     def entry(self) -> Entry:
@@ -401,12 +373,7 @@ class Dataset:
 
         Raises LevelError for a privacy that no level reaches.
         """
-        if isinstance(asked, Level):
-            return asked.on_lattice()
-        level = self.frozen.level_against(asked)
-        if level is None:
-            raise LevelError(f"privacy {asked.share:g} cannot be reached: {self._why(asked)}")
-        return level
+        return self.frozen.level_for(asked)
 
     def _warn_near_ceilings(self, asked: Sequence[Level | Privacy]) -> None:
         """Warn of noise that explodes, because little more than what is asked for can be hidden."""
@@ -420,23 +387,6 @@ class Dataset:
                     f"{self.level_of(Privacy(share)).noise:.3g}; what is kept reveals the rest",
                     stacklevel=4,
                 )
-
-    def _why(self, asked: Privacy) -> str:
-        """Say why no level gives a privacy."""
-        frozen = self.frozen
-        if frozen.hidden.level_of(asked.thousandths) is None:
-            return unreachable(frozen.hidden, frozen.schema.unit)
-        left = frozen.left_by_joint(Level(LATTICE[-1]))
-        if not left:
-            return (
-                "what an adversary who knows how rows are distributed recovers was not measured, "
-                "as the table has too few rows; choose a privacy against linear estimates"
-            )
-        worst = min(left, key=lambda name: left[name])
-        return (
-            "from an adversary who knows how rows are distributed, the noisiest copy hides "
-            f"{left[worst]:.3f} of {spelled(worst)}; drop or coarsen the column, or choose less"
-        )
 
     def privacy_of(self, level: Level) -> float:
         """Return the share of the variance of every column that copies at a level hide."""
@@ -485,17 +435,7 @@ class Dataset:
         """
         portion = self.portion(edition=None if batch else edition, batch=batch)
         recipe = self.recipe([CopySpec(Level(LATTICE[0]))], portion)
-        key = recipe.frozen.schema.pseudonym
-        columns = {} if key is None else {key: ColumnMetadata(role=KEY, pseudonym=True)}
-        stated = CopyMetadata(order=recipe.frozen.schema.order, columns=columns)
-        metadata = {METADATA_KEY: json.dumps(stated.to_json()).encode()}
-        with discreet(), pa.OSFile(str(path), "wb") as file, ExitStack() as closing:
-            writer = None
-            for table in rows_as_copied(self.parts.of(portion), recipe):
-                if writer is None:
-                    schema = table.schema.with_metadata(metadata)
-                    writer = closing.enter_context(pa.ipc.new_file(file, schema))
-                writer.write_table(table)
+        write_as_copied(self.parts.of(portion), recipe, path)
 
     def knows(self, dataset: str, noise: float) -> bool:
         """Whether the ledger knows of a copy of a dataset id and noise, as a copy states them."""
@@ -504,44 +444,16 @@ class Dataset:
     def coalition(self, recipients: Sequence[str]) -> Coalition:
         """Return what these recipients can recover together. Raises NoSuchRecipient."""
         self._check_recipients(recipients)
-        wanted = set(recipients)
-        members = [(held.recipient, held.spec.level) for held in self.holdings]
-        pooled = Coalition.of(
-            list(dict.fromkeys(member for member in members if member[0] in wanted)),
-            self._distributions,
-            privacy_of=lambda level: self.privacy_of(level.on_lattice()),
-        )
-        pooled = pooled.over_editions(self.moving(wanted))
-        return replace(pooled, changing=self._changing(wanted))
+        past = self.past(len(self.editions))
+        return pooled(self.frozen, self.editions, self._held_by(recipients), past)
 
     def moving(self, recipients: Collection[str]) -> dict[str, Moving]:
         """Return what the copies of recipients leave of each category that changed between them."""
-        held = [each.spec for each in self.holdings if each.recipient in recipients]
-        editions = [each.edition or 1 for each in held]
-        between = self.editions[min(editions, default=1) : max(editions, default=1)]
-        noise = min((each.level.noise for each in held), default=0.0)
-        return {
-            name: Moving.of(
-                category, noise, alone=sum(moved_alone(each, name) for each in between) > MOVED
-            )
-            for name, category in self._distributions.items()
-            if any(each.changes and name in each.changes.moves for each in between)
-        }
+        held = [each.spec for each in self._held_by(recipients)]
+        return moving(self.frozen, self.editions, held)
 
-    @cached_property
-    def _distributions(self) -> dict[str, CategoryDistribution]:
-        categories = self.frozen.categories
-        return {
-            "+".join(each.columns): CategoryDistribution(each.counts, each.base)
-            for each in categories
-        }
-
-    def _changing(self, recipients: Collection[str]) -> dict[str, float]:
-        """Return what the copies of recipients hide of rows that changed in all editions."""
-        holdings = [each for each in self.holdings if each.recipient in recipients]
-        return self._hidden_of_changing(
-            (each.spec.edition or 1, each.spec.level.noise) for each in holdings
-        )
+    def _held_by(self, recipients: Collection[str]) -> list[Holding]:
+        return [each for each in self.holdings if each.recipient in recipients]
 
     def changing(self, level: Level) -> dict[str, float]:
         """Return what copies of all editions at a level hide of rows that changed in all of them.
@@ -549,16 +461,8 @@ class Dataset:
         The least share of each `value`, of the `mean` of all editions and of each `change`; empty
         if no edition changed a row.
         """
-        return self._hidden_of_changing((each.number, level.noise) for each in self.editions)
-
-    def _hidden_of_changing(self, copies: Iterable[tuple[int, float]]) -> dict[str, float]:
-        """Return what copies, given by their edition and noise, hide of rows that changed."""
-        past = self.past(len(self.editions))
-        if past is None:
-            return {}
-        rules = past.followed
-        held = {(sum(each <= edition for each in rules), noise) for edition, noise in copies}
-        return hidden_of_changing(self.frozen, sorted(held), list(rules.values()))
+        copies = [(each.number, level.noise) for each in self.editions]
+        return changing(self.frozen, copies, self.past(len(self.editions)))
 
     def _check_recipients(self, recipients: Sequence[str]) -> None:
         if not recipients:
@@ -576,7 +480,7 @@ class Dataset:
 
         It holds secrets.
         """
-        key, rows = dataset_key(self._key, self.id), rows or self.portion()
+        rows, family = rows or self.portion(), self.registered.family
         frozen, past = self.frozen_at(rows.edition), None
         if rows.batch is None:  # rows that have just come have not changed
             past = self.past(rows.edition)
@@ -588,29 +492,14 @@ class Dataset:
             replace(frozen, rows=rows.rows, fingerprint=rows.fingerprint),
             wanted,
             rows=RowSecrets.of(self._key.derive),
-            noise=NoiseSecrets.of(key.derive, self._of_family()),
+            noise=NoiseSecrets.of(
+                self._key.of_dataset(self.id).derive,
+                self._key.of_family(family.id).derive if family else None,
+            ),
             edition=rows.edition,
             batch=rows.batch,
             past=past,
         )
 
-    def _of_family(self) -> Callable[[str], bytes] | None:
-        """Return what derives the secrets of persons that linked tables share, if it is one."""
-        family = self.frozen.family
-        return (
-            None if family is None else self._key.child("family", bytes.fromhex(family.id)).derive
-        )
-
     def __repr__(self) -> str:
         return f"Dataset({self.name!r})"
-
-
-def dataset_key(key: Key, dataset: str) -> Key:
-    """Return the key of a dataset: it depends on all that was frozen, by the dataset's id."""
-    return key.child("dataset", bytes.fromhex(dataset))
-
-
-def check_name(name: str, *, what: str) -> None:
-    """Raise VaultError unless a name can stand in the ledger and in a line."""
-    if not name or len(name) > 255 or not name.isprintable() or name.strip() != name:
-        raise VaultError(f"{what} has 1 to 255 printable characters, no space at either end")

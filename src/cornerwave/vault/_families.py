@@ -9,13 +9,12 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from cornerwave.columns import Schema, listed, plain_type
 from cornerwave.errors import AlreadyRegistered, ColumnError, LevelError, VaultError, discreet
-from cornerwave.ledger import Entry, Key, Ledger
+from cornerwave.ledger import Entry, Key, Ledger, check_name
 from cornerwave.levels import LINEAR, Level, Privacy, asked_for
 from cornerwave.reuse import TableMarks, repeated
 from cornerwave.sources import Place, Progress, Source, silent
@@ -28,10 +27,10 @@ from cornerwave.spine.linked import (
     noise_with_others,
     shared_grid,
 )
-from cornerwave.vault._dataset import Dataset, check_name
+from cornerwave.vault._dataset import Dataset
 from cornerwave.vault._linked_copies import write_linked
 from cornerwave.vault._release import Release
-from cornerwave.vault._to_register import TableToRegister, in_family
+from cornerwave.vault._to_register import Registration, TableToRegister, in_family
 
 
 def check_table_names(names: Collection[str]) -> None:
@@ -50,25 +49,23 @@ def register_tables(
     home: Path,
     name: str,
     sources: Mapping[str, tuple[Source, Schema]],
+    how: Registration,
     *,
     orphans: bool = False,
-    unrelated: tuple[str, ...] = (),
-    dry_run: bool = False,
-    spark: Any = None,
-    progress: Progress = silent,
 ) -> list[Entry]:
     """Register several tables of the same persons, all or none, and return their entries.
 
     Unless `orphans` may be, every person has a row in the table that has one row for each.
     """
     _check_units(sources)
+    unrelated = tuple(ledger.dataset(each).id for each in how.unrelated)
     with ExitStack() as open_, discreet():
         tables = {
             table: open_.enter_context(TableToRegister(opened, decided, home, key))
             for table, (opened, decided) in sources.items()
         }
         for each in tables.values():
-            each.survey(spark=spark, progress=progress)
+            each.survey(how)
         persons = {table: persons_of(t.surveyor, t.surveyed) for table, t in tables.items()}
         if not orphans:
             _check_orphans(persons, {table: t.decided for table, t in tables.items()})
@@ -81,7 +78,7 @@ def register_tables(
         _check_repeats(dict(zip(tables, entries, strict=True)), tables, persons)
         ids = [each.id for each in entries]
         new = [replace(e, unrelated=(*unrelated, *(i for i in ids if i != e.id))) for e in entries]
-        if dry_run:
+        if how.dry_run:
             return [ledger.rehearse(each) for each in new]
         beside = [each.beside(frozen[table]) for table, each in tables.items()]
         there = ledger.register_all(list(zip(new, beside, strict=True)))

@@ -6,31 +6,29 @@ all tables are made in one transaction, which ends after the ledger's lines.
 What a copy states about itself is inside its file, beside a CSV file, or the comment of a table.
 """
 
-import json
 import os
 import shutil
-import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from cornerwave.errors import ExtraMissing, OutputError, OutputExists, discreet
+from cornerwave.errors import OutputError, OutputExists, discreet
 from cornerwave.outputs import (
+    DUCKDB,
+    ZIP,
     SharedSession,
     check_parent,
     hidden_beside,
-    read_metadata,
+    packed,
     sync_directory,
     umask,
 )
-from cornerwave.sources import Address, DatabaseAddress, Place, Progress, place_of, quoted, silent
+from cornerwave.sources import Address, DatabaseAddress, Place, Progress, place_of, silent
 from cornerwave.vault._release import Release, check_places, made_at, make_all
 
 FORMATS = ("parquet", "csv", "csv.gz", "arrow")
-ZIP, DUCKDB, META = ".zip", ".duckdb", ".meta.json"
-_AT = (1980, 1, 1, 0, 0, 0)
-"""The time of files in an archive: bytes depend on the copy alone."""
+META = ".meta.json"
 
 
 def write_linked(
@@ -60,7 +58,7 @@ def write_linked(
     with discreet(), _hidden(path) as folder, _read_once(tables):
         for table, release in tables.items():
             make_all([(release, folder / f"{table}.{inside}")], progress=progress)
-        made = _packed(folder, ending, list(tables))
+        made = packed(folder, ending, list(tables))
         for release in tables.values():
             release.hold(inside)
         _publish(made, path)
@@ -121,42 +119,6 @@ def _hidden(path: Path) -> Iterator[Path]:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _packed(folder: Path, ending: str, tables: list[str]) -> Path:
-    """Return what appears: the folder, or one file made of what is in it."""
-    if ending == ZIP:
-        made = folder / "copy.zip"
-        with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
-            for each in sorted(p for p in folder.iterdir() if p != made):
-                about = zipfile.ZipInfo(each.name, _AT)
-                about.compress_type, about.external_attr = zipfile.ZIP_DEFLATED, 0o644 << 16
-                with each.open("rb") as source, archive.open(about, "w", force_zip64=True) as file:
-                    shutil.copyfileobj(source, file)
-        return made
-    if ending == DUCKDB:
-        return _in_duckdb(folder, tables)
-    return folder
-
-
-def _in_duckdb(folder: Path, tables: list[str]) -> Path:
-    try:
-        import duckdb
-    except ImportError:
-        raise ExtraMissing(
-            "writing a .duckdb file needs duckdb, which is not installed: "
-            "pip install 'cornerwave[databases]'"
-        ) from None
-    made = folder / "copy.duckdb"
-    with duckdb.connect(str(made)) as connection:
-        for table in tables:
-            path = folder / f"{table}.parquet"
-            connection.read_parquet(str(path)).create(table)
-            stated = read_metadata(path)
-            assert stated is not None
-            comment = json.dumps({"cornerwave": stated.to_json()}).replace("'", "''")
-            connection.execute(f"COMMENT ON TABLE {quoted(table)} IS '{comment}'")
-    return made
 
 
 def _publish(made: Path, path: Path) -> None:

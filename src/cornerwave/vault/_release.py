@@ -18,15 +18,7 @@ from cornerwave.engines.local import make_copies
 from cornerwave.errors import OutputError, SourceError, discreet
 from cornerwave.levels import Level
 from cornerwave.outputs import Destination, RowDestination, copy_at, folder_at, plain_schema
-from cornerwave.sources import (
-    Place,
-    Progress,
-    Source,
-    holds,
-    place_of,
-    resolved,
-    silent,
-)
+from cornerwave.sources import Place, Progress, Source, holds, place_of, resolved, silent
 from cornerwave.spec import CopyMetadata, CopySpec
 from cornerwave.spine.recipe import Recipe
 

@@ -6,9 +6,9 @@ Linked tables are all surveyed before the first of them is fixed.
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
@@ -29,14 +29,26 @@ from cornerwave.vault._editions import kept_beside
 from cornerwave.vault._parts import KeptKeys
 
 
-def read_table(
-    source: Any,
-    choices: Choices,
-    *,
-    schema: str | Path | None = None,
-    reading: ReadingSettings | None = None,
-) -> tuple[Source, Schema]:
+@dataclass(frozen=True)
+class Registration:
+    """How a table, or several linked ones, are registered.
+
+    By choices, or by those in a `schema` file; not compared with the datasets in `unrelated`; a
+    `dry_run` records nothing; `spark` is the session of a cluster that reads the rows.
+    """
+
+    choices: Choices
+    schema: str | Path | None = None
+    reading: ReadingSettings | None = None
+    unrelated: Sequence[str] = ()
+    dry_run: bool = False
+    spark: Any = None
+    progress: Progress = silent
+
+
+def read_table(source: Any, how: Registration) -> tuple[Source, Schema]:
     """Open a table, and decide its columns by choices, or by those in a schema file."""
+    choices, schema, reading = how.choices, how.schema, how.reading
     if schema is not None:
         reading = schema_reading(Path(schema), reading)
     opened = open_source(opened_frame(source), reading=reading)
@@ -48,13 +60,10 @@ def read_table(
 
 
 def read_tables(
-    tables: Mapping[str, object],
-    choices: Choices,
-    *,
-    schema: str | Path | None = None,
-    reading: ReadingSettings | None = None,
+    tables: Mapping[str, object], how: Registration
 ) -> dict[str, tuple[Source, Schema]]:
     """Open linked tables, and decide the columns of each."""
+    choices, schema, reading = how.choices, how.schema, how.reading
     if schema is not None:
         if choices != Choices() or (reading is not None and reading.stated):
             raise ColumnError(ALONE)
@@ -95,7 +104,7 @@ class TableToRegister:
     def __exit__(self, *_: object) -> None:
         self._open.close()
 
-    def survey(self, *, spark: Any = None, progress: Progress = silent) -> None:
+    def survey(self, how: Registration) -> None:
         """Read the whole table."""
         self.surveyor: Surveyor
         self.surveyed: Survey
@@ -104,8 +113,8 @@ class TableToRegister:
             self.decided,
             RowSecrets.of(self._key.derive),
             keep_keys=self.keys.write,
-            spark=spark,
-            progress=progress,
+            spark=how.spark,
+            progress=how.progress,
         )
         check_rows(self.surveyed.moments.rows, self.decided)
 

@@ -23,13 +23,22 @@ from cornerwave.errors import (
     VaultMissing,
     discreet,
 )
-from cornerwave.ledger import Entry, Key, Ledger, Records, State, check_address, remove_leftovers
+from cornerwave.ledger import (
+    Entry,
+    Key,
+    Ledger,
+    Records,
+    State,
+    check_address,
+    check_name,
+    remove_leftovers,
+)
 from cornerwave.outputs import make_directory, sync_directory
 from cornerwave.sources import Progress, silent
-from cornerwave.vault._dataset import Dataset, check_name
+from cornerwave.vault._dataset import Dataset
 from cornerwave.vault._families import LinkedDataset, check_table_names, register_tables
 from cornerwave.vault._parts import WORK, KeptKeys
-from cornerwave.vault._to_register import TableToRegister, read_table, read_tables
+from cornerwave.vault._to_register import Registration, TableToRegister, read_table, read_tables
 
 VAULT_NAME = ".cornerwave"
 KEY_FILE, LEDGER_FILE, LEDGER_URL = "key", "ledger.db", "ledger.url"
@@ -169,9 +178,7 @@ class Vault:
         The same table with the same choices is the same dataset, also in a new ledger.
         Raises SourceError or AlreadyRegistered.
         """
-        return self.register_as(
-            name,
-            source,
+        how = Registration(
             Choices.of(**choices),
             schema=schema,
             reading=None if reading is None else ReadingSettings.of(**reading),
@@ -180,32 +187,22 @@ class Vault:
             spark=spark,
             progress=progress,
         )
+        return self.register_as(name, source, how)
 
-    def register_as(
-        self,
-        name: str,
-        source: Any,
-        choices: Choices,
-        *,
-        schema: str | Path | None = None,
-        reading: ReadingSettings | None = None,
-        unrelated: Sequence[str] = (),
-        dry_run: bool = False,
-        spark: Any = None,
-        progress: Progress = silent,
-    ) -> "Dataset":
+    def register_as(self, name: str, source: Any, how: Registration) -> "Dataset":
         """Register a table with choices made as one, or with those in a schema file."""
         check_name(name, what="a dataset's name")
-        opened, decided = read_table(source, choices, schema=schema, reading=reading)
-        others = tuple(self._ledger.dataset(each).id for each in unrelated)
+        opened, decided = read_table(source, how)
+        others = tuple(self._ledger.dataset(each).id for each in how.unrelated)
         with TableToRegister(opened, decided, self.path, self._key) as table:
             with discreet():
-                table.survey(spark=spark, progress=progress)
+                table.survey(how)
                 frozen = table.frozen()
                 new = table.entry(name, frozen, unrelated=others)
                 beside = table.beside(frozen)
-            entry = self._ledger.rehearse(new) if dry_run else self._ledger.register(new, beside)
-            if replace(entry, macs={}) == new and not dry_run:
+            ledger = self._ledger
+            entry = ledger.rehearse(new) if how.dry_run else ledger.register(new, beside)
+            if replace(entry, macs={}) == new and not how.dry_run:
                 table.keys.publish()
         dataset = self._dataset(entry, opened)
         known, asked = dataset.frozen.schema, frozen.schema
@@ -252,49 +249,25 @@ class Vault:
 
         Raises what `register` raises; then nothing is recorded.
         """
-        return self.register_linked_as(
-            name,
-            tables,
+        how = Registration(
             Choices.of(**choices),
             schema=schema,
-            orphans=orphans,
             unrelated=names_of(unrelated),
             dry_run=dry_run,
             spark=spark,
             progress=progress,
         )
+        return self.register_linked_as(name, tables, how, orphans=orphans)
 
     def register_linked_as(
-        self,
-        name: str,
-        tables: Mapping[str, object],
-        choices: Choices,
-        *,
-        schema: str | Path | None = None,
-        reading: ReadingSettings | None = None,
-        orphans: bool = False,
-        unrelated: Sequence[str] = (),
-        dry_run: bool = False,
-        spark: Any = None,
-        progress: Progress = silent,
+        self, name: str, tables: Mapping[str, object], how: Registration, *, orphans: bool = False
     ) -> LinkedDataset:
         """Register linked tables with choices made as one, or with those in a schema file."""
         check_name(name, what="a dataset's name")
         check_table_names(tables)
-        sources = read_tables(tables, choices, schema=schema, reading=reading)
-        others = tuple(self._ledger.dataset(each).id for each in unrelated)
-        entries = register_tables(
-            self._ledger,
-            self._key,
-            self.path,
-            name,
-            sources,
-            orphans=orphans,
-            unrelated=others,
-            dry_run=dry_run,
-            spark=spark,
-            progress=progress,
-        )
+        sources = read_tables(tables, how)
+        key, ledger = self._key, self._ledger
+        entries = register_tables(ledger, key, self.path, name, sources, how, orphans=orphans)
         made = zip(entries, sources.items(), strict=True)
         return LinkedDataset(name, {t: self._dataset(e, opened) for e, (t, (opened, _)) in made})
 
