@@ -20,6 +20,7 @@ from cornerwave.errors import (
 )
 from cornerwave.ledger import Key
 from cornerwave.levels import Level
+from cornerwave.miner import LinkedCopy
 from cornerwave.privacy import hidden_of_persons
 from cornerwave.sources import open_source
 from cornerwave.spine import linked as linked_module
@@ -229,12 +230,23 @@ def test_a_duckdb_file_has_all_tables(registered, tmp_path):
     assert joined == len(tables["visits"])
 
 
-def test_a_schema_of_postgresql_has_all_tables_or_none(registered, postgresql_server):
+def test_a_schema_of_postgresql_has_all_tables_or_none(registered, postgresql_server, tmp_path):
     _, vault, linked, tables = registered
     where = postgresql_server.fresh()
     linked.release(to="d", privacy=0.4).write(f"{where}#shared")
     for name in tables:
         assert "patient" in open_source(f"{where}#shared.{name}").schema.names
+    copies = LinkedCopy.open(f"{where}#shared")  # all of one snapshot
+    linked.release(to="d", privacy=0.4).write(tmp_path / "copy.zip")
+    same = LinkedCopy.open(tmp_path / "copy.zip")
+    assert list(copies) == list(same)
+    for name in tables:
+        assert copies[name].mean().value == pytest.approx(same[name].mean().value)
+    of_server, of_file = (c.joined("visits", "patients").mean() for c in (copies, same))
+    assert of_server["cost"].value == pytest.approx(of_file["cost"].value)
+    for place, words in ((where, "name the schema"), (f"{where}#other", "not a copy of linked")):
+        with pytest.raises(SourceError, match=words):
+            LinkedCopy.open(place)
     with pytest.raises(OutputExists):
         linked.release(to="d", privacy=0.4).write(f"{where}#shared")
     changed = tables["visits"].copy()
@@ -294,6 +306,50 @@ def test_rows_that_come_have_the_noise_of_their_persons(tmp_path):
     of_patients = linked["patients"].release(to="a", noise=1.0).to_frame()
     joined = grown.merge(of_patients, on="patient", suffixes=("", "_of_patient"))
     assert (joined["height"] == joined["height_of_patient"]).all()
+
+
+def test_again_is_the_very_copy_by_edition_and_kind(tmp_path):
+    patients, visits = clinic(persons=150)
+    vault = Vault.create(tmp_path / "vault", key=Key(bytes(range(32))))
+    early, late = visits.iloc[: len(visits) // 2], visits.iloc[len(visits) // 2 :]
+    linked = vault.register_linked(
+        "clinic", {"patients": patients, "visits": early}, **CHOICES, few_rows=True
+    )
+    linked.release(to="a", noise=1.0).write(tmp_path / "1.zip")
+    linked["visits"].append(late)
+    linked.release(to="a", noise=1.0).write(tmp_path / "2.zip")
+    linked.release(to="a", noise=1.0, raw=True).write(tmp_path / "3", format="csv")
+    linked["visits"].release(to="a", noise=1.0).write(tmp_path / "alone.csv")
+    held = linked.again("a")
+    assert [each.kind for each in held] == ["zip", "zip", "folder"]
+    for number, copy in enumerate(held, start=1):
+        again = tmp_path / f"again {number}{'.zip' if copy.kind == 'zip' else ''}"
+        copy.write(again)
+        first = tmp_path / again.name.removeprefix("again ")
+        for one, two in zip(*(_files(place) for place in (first, again)), strict=True):
+            assert one.read_bytes() == two.read_bytes()
+    assert len(linked.again("a")) == 3  # nothing new was written down
+
+
+def _files(place):
+    return sorted(place.iterdir()) if place.is_dir() else [place]
+
+
+def test_linked_tables_are_renamed_all_or_none(tmp_path):
+    patients, visits = clinic(persons=120)
+    vault = Vault.create(tmp_path / "vault")
+    linked = vault.register_linked(
+        "clinic", {"patients": patients, "visits": visits}, **CHOICES, few_rows=True
+    )
+    values = np.random.default_rng(4).normal(size=120)
+    vault.register("ward.visits", pd.DataFrame({"other": values}), few_rows=True)
+    with pytest.raises(AlreadyRegistered, match=r"'ward\.visits' already"):
+        linked.rename("ward")
+    names = ["clinic.patients", "clinic.visits", "ward.visits"]
+    assert [each.name for each in vault.datasets()] == names
+    linked.rename("hospital")
+    assert list(vault.linked("hospital")) == ["patients", "visits"]
+    assert linked["visits"].name == "hospital.visits"
 
 
 def test_persons_without_a_row_in_the_parent_are_refused_unless_they_may_be(tmp_path):

@@ -271,6 +271,16 @@ def test_questions_are_answered_for_all_tables(run, places):
     assert "visits: What coalitions can recover" in page
 
 
+def test_a_copy_is_made_again_as_what_it_was(run, places):
+    shown = run("again", "clinic", "ann", "--out", "ann folder", code=2)
+    assert "this copy is a .zip file; give --out a place for such a one" in shown
+    assert "name a place for the tables with --out: a .zip file" in run(
+        "again", "clinic", "ann", code=2
+    )
+    run("again", "clinic", "ann", "--out", "once more.zip")
+    assert (places / "once more.zip").read_bytes() == (places / "ann.zip").read_bytes()
+
+
 def test_a_dictionary_of_each_table_lies_beside_a_copy(run, places):
     run("release", "clinic", "--to", "eve", "--privacy", "0.5", "--out", "eve.zip", "--dictionary")
     for table, column in (("patients", "risk"), ("visits", "cost")):

@@ -8,10 +8,11 @@ the range that a release writes. Each field is declared once, with the kind of i
 checks by the declarations and `to_json` writes by them. Fields that are not declared are ignored.
 """
 
+import hashlib
 import json
 import sys
-from collections.abc import Iterator, Mapping
-from dataclasses import Field, dataclass, field, fields
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import Field, asdict, dataclass, field, fields, replace
 from typing import Any, cast
 
 from cornerwave.choices import (
@@ -39,11 +40,31 @@ Ends = tuple[float | None, float | None]
 
 
 @dataclass(frozen=True)
+class PartOf:
+    """The copy of linked tables that a copy is part of.
+
+    `kind` is what holds all tables: folder, zip, duckdb or schema. `copy` is an id that the parts
+    of one copy have in common: a hash of what makes the bytes of all of them.
+    """
+
+    kind: str
+    copy: str
+
+    @classmethod
+    def of(cls, kind: str, parts: "Sequence[CopySpec]") -> "PartOf":
+        """Return what these copies are part of together."""
+        stated = [replace(each, part_of=None).to_json() for each in parts]
+        text = json.dumps([kind, stated], sort_keys=True)
+        return cls(kind, hashlib.sha256(text.encode()).hexdigest()[:16])
+
+
+@dataclass(frozen=True)
 class CopySpec:
     """A copy: its level, what is done after the noise, whose rows it shows, and how it is written.
 
     `edition` is None for the last one, whichever that is, `batch` None for all rows of the edition,
-    `format` None as long as nothing is written. `mark` is reserved.
+    `format` None as long as nothing is written, `part_of` None for the copy of a single table.
+    `mark` is reserved.
     """
 
     level: Level
@@ -53,6 +74,7 @@ class CopySpec:
     format: str | None = None
     dictionary: bool = False
     mark: None = None
+    part_of: PartOf | None = None
 
     def to_json(self) -> JsonObject:
         """Return it as a ledger keeps it."""
@@ -68,6 +90,7 @@ class CopySpec:
             "edition": self.edition,
             "batch": self.batch,
             "mark": self.mark,
+            **({} if self.part_of is None else {"part_of": asdict(self.part_of)}),
         }
 
     @classmethod
@@ -82,6 +105,7 @@ class CopySpec:
             batch=kept.get("batch"),
             format=kept.get("format"),
             dictionary=kept.get("dictionary", False),
+            part_of=PartOf(**kept["part_of"]) if "part_of" in kept else None,
         )
 
     @property

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from cornerwave.columns import Finish
     from cornerwave.levels import Level, Privacy
     from cornerwave.sources import Place
-    from cornerwave.vault import Dataset, LinkedDataset, Release
+    from cornerwave.vault import Dataset, LinkedDataset, LinkedRelease, Release
 
 
 def release(
@@ -290,19 +290,45 @@ def _linked_again(
 ) -> None:
     """Make a recipient's copy of linked tables again."""
     from cornerwave.sources import place_of
+    from cornerwave.vault import kind_of
 
     held = tables.again(recipient)
     if (number is None and len(held) > 1) or (number or 1) > len(held):
-        stated = "; ".join(f"{i}: privacy {c.privacy:g}" for i, c in enumerate(held, start=1))
-        raise LevelError(
-            f"{recipient!r} holds {tables.name!r} as {stated or 'single tables'}. Choose one with "
-            "--number, or a table by its own name"
-        )
-    if out is None:
-        raise OutputError("name a place for the tables with --out: a .zip, .duckdb or a directory")
+        raise LevelError(_which_linked(tables, recipient, held))
     copy = held[(number or 1) - 1]
-    path = copy.write(place_of(out), force=force)
+    if out is None:
+        raise OutputError(f"name a place for the tables with --out: {_kind_of_linked(copy)}")
+    place = place_of(out)
+    if kind_of(place) != copy.kind:
+        raise OutputError(
+            f"this copy is {_kind_of_linked(copy)}; give --out a place for such a one"
+        )
+    path = copy.write(place, force=force)
     say(f"{path}: {', '.join(copy.tables)} for {recipient}, privacy {copy.privacy:g}, made again")
+    first = next(iter(copy.tables.values()))
+    if first.spec.dictionary and isinstance(path, Path):
+        _write_dictionaries(path, force=force)
+
+
+def _kind_of_linked(copy: "LinkedRelease") -> str:
+    kinds = {"folder": f"a directory of .{copy.format} files", "schema": "a schema of PostgreSQL"}
+    return kinds.get(copy.kind or "", f"a .{copy.kind} file")
+
+
+def _which_linked(tables: "LinkedDataset", recipient: str, held: "Sequence[LinkedRelease]") -> str:
+    copies = []
+    for number, copy in enumerate(held, start=1):
+        text = [f"{number}: privacy {copy.privacy:g} as {_kind_of_linked(copy)}"]
+        text += [
+            f"{table} of {_rows_of(release)}"
+            for table, release in copy.tables.items()
+            if len(release.dataset.editions) > 1
+        ]
+        copies.append(", ".join(text))
+    return (
+        f"{recipient!r} holds {tables.name!r} as {'; '.join(copies) or 'single tables'}. Choose "
+        "one with --number, or a table by its own name"
+    )
 
 
 def _place_again(
@@ -334,6 +360,7 @@ def _which(name: str, recipient: str, held: "Sequence[tuple[Release, str]]") -> 
         finish = [f"rounded {column}" for column in sorted(copy.spec.finish.round)]
         finish += [f"clipped {column}" for column in copy.spec.finish.clip]
         finish += ["with a dictionary"] * copy.spec.dictionary
+        finish += ["of a copy of all tables"] * (copy.spec.part_of is not None)
         finish += [_rows_of(copy)] * (len(copy.dataset.editions) > 1)
         text = ", ".join([f"{number}: privacy {copy.privacy:g} as {format_}", *finish])
         copies.append(text)

@@ -276,14 +276,21 @@ class Ledger:
 
     def rename(self, dataset: str, name: str) -> None:
         """Give a dataset another name. Raises AlreadyRegistered if it is taken."""
+        self.rename_all({dataset: name})
+
+    def rename_all(self, names: Mapping[str, str]) -> None:
+        """Give datasets other names, all or none. Raises AlreadyRegistered if one is taken."""
         with self._writing() as chains:
-            vault = chains.vault(lock=True)
-            if name in {chain.name for chain in chains.datasets(vault)}:
-                raise AlreadyRegistered(f"there is a dataset {name!r} already; choose another name")
-            chain = replace(chains.chain(dataset, lock=True), name=name)
-            chains.append(chain, [Draft(_now(), RENAMED, None, _json({"name": name}))])
-            listed = _json({"id": chain.id, "name": name})
-            chains.append(vault, [Draft(_now(), RENAMED, None, listed)])
+            taken = {chain.name for chain in chains.datasets(chains.vault(lock=True))}
+            if known := sorted(taken & set(names.values())):
+                raise AlreadyRegistered(
+                    f"there is a dataset {known[0]!r} already; choose another name"
+                )
+            for dataset, name in sorted(names.items()):
+                chain = replace(chains.chain(dataset, lock=True), name=name)
+                chains.append(chain, [Draft(_now(), RENAMED, None, _json({"name": name}))])
+                listed = _json({"id": chain.id, "name": name})
+                chains.append(chains.vault(lock=True), [Draft(_now(), RENAMED, None, listed)])
 
     def move(self, dataset: str, source: str, *, edition: int = 1) -> None:
         """Record where the table of a dataset, or what an edition brought, lies now."""
@@ -329,18 +336,26 @@ class Ledger:
         A copy that is recorded already (same recipient, same canonical JSON of its spec) is not
         written again.
         """
-        wanted = list(dict.fromkeys((to, _json(spec.to_json())) for to, spec in copies))
+        self.hold_all({dataset: copies})
+
+    def hold_all(self, copies: Mapping[str, Iterable[tuple[str, CopySpec]]]) -> None:
+        """Record who is about to hold copies of several datasets, all or none of them."""
         with self._writing() as chains:
-            chain = chains.chain(dataset, lock=True)
-            chains.lines(chain, first=chain.length)
-            lines = chains.lines_of(chain, {recipient for recipient, _ in wanted})
-            standing = {(line.recipient, chain.read(line)) for line in lines}
-            at = _now()
-            drafts = [Draft(at, HOLDING, *copy) for copy in wanted if copy not in standing]
-            if drafts and chain.closed:
-                raise DatasetClosed(closed_message(chain.name, chain.closed))
-            if drafts:
-                chains.append(chain, drafts)
+            for dataset in sorted(copies):  # one order, so that none waits for another
+                self._hold(chains, dataset, copies[dataset])
+
+    def _hold(self, chains: Chains, dataset: str, copies: Iterable[tuple[str, CopySpec]]) -> None:
+        wanted = list(dict.fromkeys((to, _json(spec.to_json())) for to, spec in copies))
+        chain = chains.chain(dataset, lock=True)
+        chains.lines(chain, first=chain.length)
+        lines = chains.lines_of(chain, {recipient for recipient, _ in wanted})
+        standing = {(line.recipient, chain.read(line)) for line in lines}
+        at = _now()
+        drafts = [Draft(at, HOLDING, *copy) for copy in wanted if copy not in standing]
+        if drafts and chain.closed:
+            raise DatasetClosed(closed_message(chain.name, chain.closed))
+        if drafts:
+            chains.append(chain, drafts)
 
     def holdings(self, dataset: str) -> list[Holding]:
         """Return who holds copies of a dataset, given by its id, in the order of the chain."""

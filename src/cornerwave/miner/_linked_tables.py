@@ -15,6 +15,7 @@ from cornerwave.errors import SourceError, nearest
 from cornerwave.miner._copy import Copy
 from cornerwave.miner._joined import JoinedCopy, NoiseBetween, Side, join
 from cornerwave.outputs import LinkedFile, linked_files
+from cornerwave.sources import DatabaseAddress
 from cornerwave.spec import CopyMetadata
 
 
@@ -45,12 +46,14 @@ class LinkedCopy(Mapping[str, Copy]):
         self._tables = dict(tables)
 
     @classmethod
-    def open(cls, path: str | Path) -> "LinkedCopy":
+    def open(cls, place: str | Path | DatabaseAddress) -> "LinkedCopy":
         """Open a folder, a .zip or a .duckdb file with a copy of each table.
+
+        In PostgreSQL it is a schema, postgresql://HOST/DATABASE#SCHEMA, read in one snapshot.
 
         Raises SourceError if it is not a copy of linked tables, or not all of one release.
         """
-        found = linked_files(Path(path))
+        found = linked_files(place)
         return cls({table: LinkedTable.of(file) for table, file in found.items()})
 
     def __getitem__(self, table: str) -> Copy:

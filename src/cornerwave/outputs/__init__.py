@@ -8,6 +8,7 @@ not at all. To add a format: an encoder like those in `_formats.py`; to add a pl
 from cornerwave.outputs._destination import Destination, RowDestination, Written
 from cornerwave.outputs._folders import FOLDER, Folder, folder_at
 from cornerwave.outputs._formats import parquet_settings, plain_schema
+from cornerwave.outputs._hidden_folders import HiddenFolder
 from cornerwave.outputs._linked_files import (
     DUCKDB,
     ZIP,
@@ -22,7 +23,6 @@ from cornerwave.outputs._outputs import (
     check_parent,
     check_place,
     copy_at,
-    hidden_beside,
     make_directory,
     metadata_path,
     read_metadata,
@@ -40,6 +40,7 @@ __all__ = [
     "CopyFile",
     "Destination",
     "Folder",
+    "HiddenFolder",
     "LinkedFile",
     "RowDestination",
     "SharedSession",
@@ -48,7 +49,6 @@ __all__ = [
     "check_place",
     "copy_at",
     "folder_at",
-    "hidden_beside",
     "is_linked_copy",
     "linked_files",
     "make_directory",

@@ -1,35 +1,26 @@
 """A copy in several files, written by several machines: it appears whole or not at all.
 
-    .copy.0123456789abcdef.part/     beside its place, for the owner alone
-        lock                         held as long as this process lives
+    .copy.0123456789abcdef.part/     beside its place, as in _hidden_folders.py
         made/                        where machines write, each file under a name of its own
         copy/                        the files that count, moved here in the end
 
 Whatever was begun twice, or came too late, lies in `made` and goes with it.
 """
 
-import fcntl
 import json
-import shutil
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from fnmatch import fnmatch
 from pathlib import Path, PurePosixPath
-from typing import IO
 
 import pyarrow as pa
 
 from cornerwave.errors import OutputError, OutputExists
 from cornerwave.kinds import JsonObject
 from cornerwave.outputs._destination import Destination, Written, exists, writing
-from cornerwave.outputs._outputs import (
-    check_parent,
-    hidden_beside,
-    leftovers_beside,
-    sync_directory,
-    umask,
-)
+from cornerwave.outputs._hidden_folders import HiddenFolder, exchanged
+from cornerwave.outputs._outputs import check_parent, sync_directory, umask
 from cornerwave.outputs._uploads import complete_upload, remove
 from cornerwave.sources import Address, DatabaseAddress, Place, s3_asked, s3_client
 from cornerwave.spec import CopyMetadata
@@ -85,7 +76,7 @@ class CopyFolder(Folder):
 
     place: Path
     made: Path
-    _lock: IO[bytes] | None = None
+    _hidden: HiddenFolder | None = None
 
     def check(self) -> None:
         """Raise OutputError unless a directory can be made here."""
@@ -101,53 +92,44 @@ class CopyFolder(Folder):
 
     def open(self) -> None:
         """Make the hidden directory."""
+        self._hidden = HiddenFolder(self.place).__enter__()
         with writing(self.place):
-            _remove_leftovers(self.place)
-            self._hidden = hidden_beside(self.place)
-            self._hidden.mkdir(mode=0o700)
-            self._lock = (self._hidden / "lock").open("wb")
-            fcntl.flock(self._lock, fcntl.LOCK_EX)
-            self.made = self._hidden / "made"
+            self.made = self._hidden.path / "made"
             self.made.mkdir(mode=0o700)
+
+    @property
+    def _copy(self) -> Path:
+        assert self._hidden is not None
+        return self._hidden.path / "copy"
 
     def finish(self) -> None:
         """Move the files that count. Raises OutputError if one is not there."""
         with writing(self.place):
-            (self._hidden / "copy").mkdir(mode=0o700)
+            self._copy.mkdir(mode=0o700)
             for number, part in enumerate(self._files):
-                place = self._hidden / "copy" / f"part-{number:05d}.parquet"
+                place = self._copy / f"part-{number:05d}.parquet"
                 (self.made / part.name).replace(place)
                 place.chmod(0o666 & ~umask())
-            sync_directory(self._hidden / "copy")  # what is in the files machines have synced
+            sync_directory(self._copy)  # what is in the files machines have synced
 
     def publish(self) -> None:
-        """Make the finished copy visible; what is at its place goes."""
+        """Make the finished copy visible; what is at its place goes.
+
+        In one step, unless the file system that machines share cannot exchange two folders.
+        """
         with writing(self.place):
-            copy, old = self._hidden / "copy", self._hidden / "old"
-            copy.chmod(0o777 & ~umask())
-            if self.place.exists():
-                self.place.rename(old)
-            copy.rename(self.place)
+            self._copy.chmod(0o777 & ~umask())
+            if not self.place.exists():
+                self._copy.rename(self.place)
+            elif not exchanged(self._copy, self.place):
+                self.place.rename(self._copy.with_name("old"))
+                self._copy.rename(self.place)
             sync_directory(self.place.parent)
 
     def discard(self) -> None:
         """Leave no trace of what was not published."""
-        if self._lock is None:
-            return
-        gone = self._hidden.with_name(self._hidden.name + ".gone")
-        with suppress(OSError):
-            # under another name nobody who comes too late finds it
-            self._hidden.rename(gone)
-        shutil.rmtree(gone, ignore_errors=True)
-        self._lock.close()
-
-
-def _remove_leftovers(path: Path) -> None:
-    """Remove what processes that are gone have left of this copy."""
-    for hidden in leftovers_beside(path, ".gone"):
-        with suppress(OSError), (hidden / "lock").open("rb") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(hidden, ignore_errors=True)
+        if self._hidden is not None:
+            self._hidden.remove()  # under another name nobody who comes too late finds it
 
 
 # --------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 folder of files          as it is
 .zip of files            unpacked to a folder that is there as long as anybody holds it
 .duckdb file             the same, its tables as Parquet files
+schema of PostgreSQL     the same, all of one snapshot
 """
 
 import shutil
@@ -21,7 +22,7 @@ import pyarrow.parquet as pq
 from cornerwave.errors import ExtraMissing, SourceError
 from cornerwave.outputs._outputs import METADATA_KEY, read_metadata
 from cornerwave.outputs._table_copies import comment_on, in_comment
-from cornerwave.sources import quoted
+from cornerwave.sources import Address, DatabaseAddress, place_of, quoted, tables_in_schema
 from cornerwave.spec import CopyMetadata
 
 ZIP, DUCKDB = ".zip", ".duckdb"
@@ -57,17 +58,25 @@ def is_linked_copy(path: Path) -> bool:
     return path.suffix.lower() in (ZIP, DUCKDB)
 
 
-def linked_files(path: Path) -> dict[str, LinkedFile]:
+def linked_files(place: Path | str | DatabaseAddress) -> dict[str, LinkedFile]:
     """Return the copies of linked tables at a place, by table, in the order that they state.
 
     Raises SourceError if it does not hold such copies, or not all of one release.
     """
-    if not path.exists():
+    path = place_of(place)
+    if isinstance(path, DatabaseAddress) and path.file is not None and path.table is None:
+        path = path.file
+    if isinstance(path, Address):
+        raise SourceError(f"{path}: linked copies are opened on this machine; fetch them first")
+    if isinstance(path, Path) and not path.exists():
         raise SourceError(f"there is no {path}")
-    folder = None if path.is_dir() else UnpackedFolder()
-    if folder is not None:
-        _unpack(path, folder.path)
-    tables = _tables_in(folder.path if folder else path)
+    if isinstance(path, Path) and path.is_dir():
+        folder, within = None, path
+    else:
+        folder = UnpackedFolder()
+        within = folder.path
+        _unpack(path, within)
+    tables = _tables_in(within)
     found = {table: LinkedFile(file, stated, folder) for table, (file, stated) in tables}
     _check(found, path.name)
     first = next(iter(found.values()))
@@ -94,8 +103,11 @@ def _check(found: Mapping[str, LinkedFile], name: str) -> None:
         raise SourceError(f"{name} has no copy of {', '.join(map(repr, lacking))}")
 
 
-def _unpack(path: Path, folder: Path) -> None:
+def _unpack(path: Path | DatabaseAddress, folder: Path) -> None:
     """Put the tables of an archive or of a database into a folder."""
+    if isinstance(path, DatabaseAddress):
+        _unpack_schema(path, folder)
+        return
     if not zipfile.is_zipfile(path):
         _unpack_database(path, folder)
         return
@@ -123,6 +135,18 @@ def _unpack_database(path: Path, folder: Path) -> None:
         raise SourceError(f"{path.name} is not a folder, a .zip or a .duckdb file") from None
 
 
+def _unpack_schema(place: DatabaseAddress, folder: Path) -> None:
+    """Write the tables of a schema to a folder."""
+    if place.file is not None or place.table is None or "." in place.table:
+        raise SourceError("name the schema of the copy, as in postgresql://HOST/DATABASE#SCHEMA")
+    with tables_in_schema(place) as tables:
+        for number, (comment, table) in enumerate(tables):
+            if (stated := in_comment(comment)) is not None:
+                batches = table.read(table.schema.names)
+                rows = pa.RecordBatchReader.from_batches(table.schema, batches)
+                _write(rows, stated, folder / f"{number}.parquet")
+
+
 def _write(rows: pa.RecordBatchReader, stated: bytes, path: Path) -> None:
     schema = rows.schema.with_metadata({METADATA_KEY: stated})
     with pq.ParquetWriter(path, schema) as writer:
@@ -131,11 +155,11 @@ def _write(rows: pa.RecordBatchReader, stated: bytes, path: Path) -> None:
 
 
 def packed(folder: Path, ending: str, tables: list[str]) -> Path:
-    """Return what appears: the folder, or one file made of what is in it."""
+    """Return what appears: the folder, or one file beside it, made of what is in it."""
     if ending == ZIP:
-        made = folder / "copy.zip"
+        made = folder.with_name("copy.zip")
         with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
-            for each in sorted(p for p in folder.iterdir() if p != made):
+            for each in sorted(folder.iterdir()):
                 about = zipfile.ZipInfo(each.name, _AT)
                 about.compress_type, about.external_attr = zipfile.ZIP_DEFLATED, 0o644 << 16
                 with each.open("rb") as source, archive.open(about, "w", force_zip64=True) as file:
@@ -148,7 +172,7 @@ def packed(folder: Path, ending: str, tables: list[str]) -> Path:
 
 def _pack_database(folder: Path, tables: list[str]) -> Path:
     duckdb = _duckdb("writing")
-    made = folder / "copy.duckdb"
+    made = folder.with_name("copy.duckdb")
     with duckdb.connect(str(made)) as connection:
         for table in tables:
             path = folder / f"{table}.parquet"

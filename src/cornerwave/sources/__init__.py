@@ -8,7 +8,7 @@ with a class that has the methods of `Source`, and its ending in `_sources.py`.
 """
 
 from cornerwave.sources._database_sessions import connect, quoted, table_name
-from cornerwave.sources._databases import is_of_database, meaning_of
+from cornerwave.sources._databases import is_of_database, meaning_of, tables_in_schema
 from cornerwave.sources._parquet import ENCODED_TEXT
 from cornerwave.sources._places import Address, DatabaseAddress, Place, holds, place_of, resolved
 from cornerwave.sources._source_parts import ParquetPart, hold, in_a_row, parquet_parts
@@ -82,4 +82,5 @@ __all__ = [
     "silent",
     "stored_files",
     "table_name",
+    "tables_in_schema",
 ]

@@ -167,6 +167,38 @@ class DatabaseTable:
 
 
 @contextmanager
+def tables_in_schema(
+    place: DatabaseAddress,
+) -> Iterator[list[tuple[str, DatabaseTable]]]:
+    """Give the tables of a schema of PostgreSQL that have a comment, with it: all of one snapshot.
+
+    Raises SourceError.
+    """
+    with session(place) as opened, _asking(place):
+        found = [
+            (str(comment), f"{place.table}.{name}")
+            for batch in opened.batches(_COMMENTS)
+            for schema, name, comment in zip(*(c.to_pylist() for c in batch.columns), strict=True)
+            if schema == place.table
+        ]
+        yield [(comment, _within(opened, replace(place, table=table))) for comment, table in found]
+
+
+_COMMENTS = (
+    "SELECT nspname::text, relname::text, obj_description(pg_class.oid, 'pg_class')::text "
+    "FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace WHERE relkind = 'r' "
+    "AND obj_description(pg_class.oid, 'pg_class') IS NOT NULL ORDER BY relname"
+)
+
+
+def _within(opened: Session, place: DatabaseAddress) -> DatabaseTable:
+    """Return a table as a part of a snapshot."""
+    rows = table_name(str(place.table))
+    columns = opened.columns(rows, place.table)
+    return DatabaseTable(place, rows, columns, (), ReadingSettings(table=place.table), opened)
+
+
+@contextmanager
 def session(place: DatabaseAddress) -> Iterator[Session]:
     """Connect, and stay in one snapshot. Raises SourceError."""
     with ExitStack() as stack:

@@ -11,6 +11,7 @@ _editions    the next edition; _updates compares a changed table with the last o
 
 from cornerwave.vault._dataset import Dataset
 from cornerwave.vault._families import LinkedDataset, LinkedRelease
+from cornerwave.vault._linked_copies import kind_of
 from cornerwave.vault._release import FRAME, Release, write_all, write_all_spark
 from cornerwave.vault._to_register import Registration, dataset_id
 from cornerwave.vault._vault import KEY_FILE, Vault, is_vault, key_place, vault_place
@@ -27,6 +28,7 @@ __all__ = [
     "dataset_id",
     "is_vault",
     "key_place",
+    "kind_of",
     "vault_place",
     "write_all",
     "write_all_spark",

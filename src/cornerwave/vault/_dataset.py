@@ -96,16 +96,15 @@ class Dataset:
     def rename(self, name: str) -> None:
         """Give the dataset another name. Raises AlreadyRegistered if it is taken.
 
-        That of a linked table ends in the name of the table.
+        Linked tables are renamed together.
         """
         check_name(name, what="a dataset's name")
-        if (family := self.frozen.family) and not name.endswith(f".{family.table}"):
+        if self.frozen.family:
             raise VaultError(
                 f"{self.name!r} is one of several linked tables, which are renamed together: "
                 f"rename {self.name.rpartition('.')[0]!r}"
             )
-        self._ledger.rename(self.id, name)
-        self._entry, self.name = replace(self._entry, name=name), name
+        rename_all({name: self})
 
     def schema_file(self) -> str:
         """Return the schema file of what was registered: with it, it is the same dataset."""
@@ -503,3 +502,17 @@ class Dataset:
 
     def __repr__(self) -> str:
         return f"Dataset({self.name!r})"
+
+
+def rename_all(datasets: Mapping[str, Dataset]) -> None:
+    """Give datasets of one vault other names, all or none. Raises AlreadyRegistered."""
+    [first, *_] = datasets.values()
+    first._ledger.rename_all({each.id: name for name, each in datasets.items()})
+    for name, each in datasets.items():
+        each._entry, each.name = replace(each._entry, name=name), name
+
+
+def hold_all(lines: Sequence[tuple[Dataset, str, CopySpec]]) -> None:
+    """Record who is about to hold copies of several datasets of one vault, all or none."""
+    ledger = lines[0][0]._ledger
+    ledger.hold_all({dataset.id: [(to, spec)] for dataset, to, spec in lines})

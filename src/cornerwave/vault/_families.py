@@ -27,8 +27,8 @@ from cornerwave.spine.linked import (
     noise_with_others,
     shared_grid,
 )
-from cornerwave.vault._dataset import Dataset
-from cornerwave.vault._linked_copies import write_linked
+from cornerwave.vault._dataset import Dataset, rename_all
+from cornerwave.vault._linked_copies import FOLDER, write_linked
 from cornerwave.vault._release import Release
 from cornerwave.vault._to_register import Registration, TableToRegister, in_family
 
@@ -271,24 +271,31 @@ class LinkedDataset:
 
     def again(self, recipient: str) -> list["LinkedRelease"]:
         """Return the copies of all tables that a recipient holds, to be made again."""
-        held = {table: each.again(recipient) for table, each in self.tables.items()}
-        first = next(iter(held.values()))
-        found = []
-        for like, _ in first:
-            same = {
-                table: release
-                for table, releases in held.items()
-                for release, _ in releases[::-1]
-                if (release.level, release.spec.dictionary) == (like.level, like.spec.dictionary)
+        held = {
+            table: {
+                release.spec.part_of: (release, format_)
+                for release, format_ in each.again(recipient)
+                if release.spec.part_of is not None
             }
-            if len(same) == len(self.tables):
-                found.append(LinkedRelease(self, recipient, same))
-        return found
+            for table, each in self.tables.items()
+        }
+        [first, *others] = held.values()
+        return [
+            LinkedRelease(
+                self,
+                recipient,
+                {table: parts[copy][0] for table, parts in held.items()},
+                kind=copy.kind,
+                format=format_,
+            )
+            for copy, (_, format_) in first.items()
+            if copy is not None and all(copy in parts for parts in others)
+        ]
 
     def rename(self, name: str) -> None:
         """Give all tables another name. Raises AlreadyRegistered if it is taken."""
-        for table, each in self.tables.items():
-            each.rename(f"{name}.{table}")
+        check_name(name, what="a dataset's name")
+        rename_all({f"{name}.{table}": each for table, each in self.tables.items()})
         self.name = name
 
     def close(self) -> None:
@@ -302,11 +309,17 @@ class LinkedDataset:
 
 @dataclass(frozen=True)
 class LinkedRelease:
-    """A copy of all tables for one recipient: it appears whole, or not at all."""
+    """A copy of all tables for one recipient: it appears whole, or not at all.
+
+    One that is made again has the `kind` of place that it was written to, folder, zip, duckdb or
+    schema, and the `format` of the files in it.
+    """
 
     dataset: LinkedDataset
     recipient: str
     tables: Mapping[str, Release]
+    kind: str | None = None
+    format: str | None = None
 
     def __getitem__(self, table: str) -> Release:
         """Return the copy of one table."""
@@ -329,14 +342,16 @@ class LinkedRelease:
         self,
         path: str | Place,
         *,
-        format: str = "parquet",
+        format: str | None = None,
         force: bool = False,
         progress: Progress = silent,
     ) -> Place:
         """Write the copy to a new folder, or to a .zip of CSV files or a .duckdb file.
 
         In PostgreSQL it is a schema, postgresql://HOST/DATABASE#SCHEMA. The files of a folder have
-        the `format` parquet, csv, csv.gz or arrow. Raises OutputExists unless `force`,
-        SourceChanged if a table is not the registered one; then nothing appears.
+        the `format` parquet (if none is given), csv, csv.gz or arrow. By `force` a copy that is
+        there is replaced in one step. Raises OutputExists unless `force`, SourceChanged if a table
+        is not the registered one; then nothing appears.
         """
+        format = format or (self.format if self.kind == FOLDER else None) or "parquet"
         return write_linked(self.tables, path, format=format, force=force, progress=progress)

@@ -1,34 +1,28 @@
 """A copy of linked tables: a folder, a .zip, a DuckDB file or a schema, whole or not at all.
 
 All tables are made in a hidden folder beside the place; then the ledger states who holds each of
-them, and then the folder, or the one file that was made of it, is moved to its place. In PostgreSQL
-all tables are made in one transaction, which ends after the ledger's lines.
-What a copy states about itself is inside its file, beside a CSV file, or the comment of a table.
+them, and then the folder, or the one file that was made of it, is moved to its place in one step,
+or exchanged for the copy that is there. In PostgreSQL all tables are made in one transaction, which
+ends after the ledger's lines. What a copy states about itself is inside its file, beside a CSV
+file, or the comment of a table.
 """
 
-import os
-import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 from cornerwave.errors import OutputError, OutputExists, discreet
-from cornerwave.outputs import (
-    DUCKDB,
-    ZIP,
-    SharedSession,
-    check_parent,
-    hidden_beside,
-    packed,
-    sync_directory,
-    umask,
-)
+from cornerwave.outputs import DUCKDB, ZIP, HiddenFolder, SharedSession, check_parent, packed
 from cornerwave.sources import Address, DatabaseAddress, Place, Progress, place_of, silent
+from cornerwave.spec import PartOf
+from cornerwave.vault._dataset import hold_all
 from cornerwave.vault._release import Release, check_places, made_at, make_all
 
 FORMATS = ("parquet", "csv", "csv.gz", "arrow")
 META = ".meta.json"
+FOLDER, SCHEMA = "folder", "schema"
+"""The kinds of places, as the ledger calls them: others have the name of their ending."""
 
 
 def write_linked(
@@ -50,28 +44,54 @@ def write_linked(
     if format not in FORMATS:
         raise OutputError(f"{format!r} is not one of {', '.join(FORMATS)}")
     check_parent(path)
-    ending = path.suffix.lower()
-    inside = {ZIP: "csv", DUCKDB: "parquet"}.get(ending, format)
+    kind = kind_of(path)
+    inside = {ZIP[1:]: "csv", DUCKDB[1:]: "parquet"}.get(kind, format)
     for release in tables.values():
         check_places(release.dataset, [path])
-    _check_replaced(path, ending, list(tables), force=force)
-    with discreet(), _hidden(path) as folder, _read_once(tables):
+    _check_replaced(path, list(tables), force=force)
+    with discreet(), HiddenFolder(path) as hidden, _read_once(tables):
+        if path.is_dir():
+            hidden.check_exchange()
+        folder = hidden.path / "copy"
+        folder.mkdir(mode=0o700)
         for table, release in tables.items():
             make_all([(release, folder / f"{table}.{inside}")], progress=progress)
-        made = packed(folder, ending, list(tables))
-        for release in tables.values():
-            release.hold(inside)
-        _publish(made, path)
+        made = packed(folder, path.suffix.lower(), list(tables))
+        _hold(tables, kind, inside)
+        hidden.show(made)
     return path
 
 
-def _check_replaced(path: Path, ending: str, tables: list[str], *, force: bool) -> None:
+def kind_of(place: Place) -> str:
+    """Return what holds all tables at a place: folder, zip, duckdb or schema."""
+    file: object = place
+    if isinstance(place, DatabaseAddress) and place.table is None:
+        file = place.file
+    if not isinstance(file, Path):
+        return SCHEMA
+    ending = file.suffix.lower()
+    return ending[1:] if ending in (ZIP, DUCKDB) else FOLDER
+
+
+def _hold(tables: Mapping[str, Release], kind: str, format_: str) -> None:
+    """Write down who is about to hold the copies, each as part of the copy of all tables."""
+    specs = {table: release.written_as(format_) for table, release in tables.items()}
+    part = PartOf.of(kind, list(specs.values()))
+    hold_all(
+        [
+            (release.dataset, release.recipient, replace(specs[table], part_of=part))
+            for table, release in tables.items()
+        ]
+    )
+
+
+def _check_replaced(path: Path, tables: list[str], *, force: bool) -> None:
     """Raise OutputExists unless nothing is there, or, by `force`, what another copy left."""
     if not path.exists():
         return
     if not force:
         raise OutputExists(f"{path} exists already; name another place, or replace it")
-    if path.is_dir() != (ending not in (ZIP, DUCKDB)):
+    if path.is_dir() != (kind_of(path) == FOLDER):
         raise OutputExists(f"{path} is not such a copy, so it is not replaced")
     ours = {f"{table}.{each}{more}" for table in tables for each in FORMATS for more in ("", META)}
     if path.is_dir() and (others := sorted({each.name for each in path.iterdir()} - ours)):
@@ -104,45 +124,6 @@ def _in_schema(
             hidden.enter_context(
                 made_at(release, at, session.copy_at, force=force, progress=progress)
             )
-        for release in tables.values():
-            release.hold(session.format)
+        _hold(tables, SCHEMA, session.format)
         session.commit()
     return place
-
-
-@contextmanager
-def _hidden(path: Path) -> Iterator[Path]:
-    """Give a folder beside a place that only the owner can read; it vanishes at the end."""
-    folder = hidden_beside(path)
-    folder.mkdir(mode=0o700)
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _publish(made: Path, path: Path) -> None:
-    """Move what was made to its place."""
-    if made.is_dir():
-        made.chmod(0o777 & ~umask())
-        _sync(made)
-        if path.exists():
-            old = hidden_beside(path)
-            path.rename(old)
-            made.rename(path)
-            shutil.rmtree(old, ignore_errors=True)
-        else:
-            made.rename(path)
-    else:
-        with made.open("rb") as file:
-            os.fsync(file.fileno())
-        made.chmod(0o666 & ~umask())
-        made.replace(path)
-    sync_directory(path.parent)
-
-
-def _sync(folder: Path) -> None:
-    for each in folder.iterdir():
-        with each.open("rb") as file:
-            os.fsync(file.fileno())
-    sync_directory(folder)
