@@ -2,7 +2,8 @@
 
 It is a function of the copy alone: of its metadata, and of what anybody who holds it can
 compute. The noise in a column's own units is one of these: in Y = X + W with W ~ N(0, v K) the
-deviation sqrt(v K) is estimated from the copy's variance (1 + v) K. It names neither the copy's
+deviation sqrt(v K) is estimated from the copy's variance (1 + v) K; of c + f (Y - c), which varies
+as the table does, it is f times that. It names neither the copy's
 file nor its recipient: the same copy has the same dictionary, byte for byte.
 
     described         the metadata of a copy, with a sentence about each column
@@ -52,7 +53,10 @@ class ColumnNote:
 
 @dataclass(frozen=True)
 class DataDictionary:
-    """The entries of a copy's columns, and a program that runs on the copy, with what it prints."""
+    """The entries of a copy's columns, and a program that runs on the copy, with what it prints.
+
+    `spread` is whether numbers with noise vary as those of the original.
+    """
 
     rows: int
     edition: int
@@ -61,6 +65,7 @@ class DataDictionary:
     entries: tuple[ColumnNote, ...]
     program: str
     printed: str
+    spread: bool = False
 
     def csv(self) -> str:
         """Return the entries as CSV."""
@@ -107,6 +112,9 @@ def dictionary_of(path: Path | Address) -> DataDictionary:
         ),
         program=PROGRAM + "".join(f"show({title!r}, {code})\n" for title, code, _ in steps),
         printed="".join(f"{_shown(title, estimate)}\n" for title, _, estimate in steps),
+        spread=all(
+            about.spread is not None for about in stated.columns.values() if about.role == PERTURBED
+        ),
     )
 
 
@@ -193,16 +201,28 @@ def mind(about: ColumnMetadata, noise: float) -> str:
         return f"shares are drawn towards each other, and {weaker}" if even else weaker
     if role != PERTURBED:
         return ""
-    if about.transform == RANK:
-        return "its values are drawn apart: averages of the copy are not those of the original"
-    lines = [f"variances are about {1 + noise:.4g} times the original’s"]
-    if about.transform == LOG1P:
-        lines = [f"variances of log(1 + x) are about {1 + noise:.4g} times the original’s"]
+    lines = [_spread_of(about, noise)]
     if about.clipped:
         lines.append("cut off at its bounds, so estimates are biased by an unknown amount")
     if about.missing == "hidden":
         lines.append("missing values were filled in, so estimates are biased by an unknown amount")
     return "; ".join(lines)
+
+
+def _spread_of(about: ColumnMetadata, noise: float) -> str:
+    """Return how a number with noise varies, beside the original."""
+    of_what = "variances of log(1 + x)" if about.transform == LOG1P else "variances"
+    if about.spread is None and about.transform == RANK:
+        return "its values are drawn apart: averages of the copy are not those of the original"
+    if about.spread is None:
+        return f"{of_what} are about {1 + noise:.4g} times the original’s"
+    # Var(Z) = f^2 (K + v S), the variance of the original: f^2 of it is not noise
+    factor = about.spread.factor
+    share = f"{1 - factor**2:.0%} of it noise: relations to columns without noise, and to "
+    weaker = f"categories, are weaker by the factor {factor:.3g}"
+    if about.transform == RANK:
+        return f"distributed as the original; its ranks vary as those do, {share}{weaker}"
+    return f"{of_what} are about the original’s, {share}{weaker}"
 
 
 def _kind(about: ColumnMetadata) -> str:
@@ -255,7 +275,8 @@ def _spreads(copy: Copy) -> dict[str, float]:
 def _deviation(column: CopyColumn, variance: float) -> float:
     # the noise has variance v (S_jj + excess_j), where S is the table's covariance
     variance = max(variance, 0.0) + column.excess.get(column.name, 0.0)
-    return float(np.sqrt(column.noise * variance))
+    factor = 1.0 if column.spread is None else column.spread.factor
+    return factor * float(np.sqrt(column.noise * variance))
 
 
 def _in_own_units(about: ColumnMetadata, deviation: float | None) -> str:
@@ -385,15 +406,30 @@ def _range(entry: ColumnNote) -> str:
     return ", ".join([" ".join(ends), *steps] if ends else steps) or "open"
 
 
-def _computing(made: DataDictionary) -> doc.Section:
-    rules = [
+AS_THE_ORIGINAL = [
+    "Numbers with noise vary as those of the original do: variances, covariances, correlations and "
+    "regression coefficients among them are about those of the original as they are. Means are up "
+    "to two standard errors off.",
+    "Relations of numbers to columns without noise, and to categories, are weaker than in the "
+    "original. The miner’s are right.",
+    "Ordinary standard errors are too small, because the noise has the table’s covariance. The "
+    "miner’s are right.",
+]
+
+
+def _as_left(noise: float) -> list[str]:
+    """Return the rules of a copy that shows what the noise left."""
+    return [
         "Means of numbers with noise are unbiased, and their ordinary standard errors are right.",
-        f"Variances and covariances are {1 + made.noise:.4g} times those of the original; "
-        "correlations and regression coefficients among numbers with noise are unbiased as they "
-        "are.",
+        f"Variances and covariances are {1 + noise:.4g} times those of the original; correlations "
+        "and regression coefficients among numbers with noise are unbiased as they are.",
         "The ordinary standard errors of variances, correlations and regressions are too small, "
         "because the noise has the table’s covariance. The miner’s are right.",
     ]
+
+
+def _computing(made: DataDictionary) -> doc.Section:
+    rules = AS_THE_ORIGINAL if made.spread else _as_left(made.noise)
     numbers = any(entry.role == PERTURBED for entry in made.entries)
     rows = [(e.column, e.use or "–", e.mind or "–") for e in made.entries if e.use or e.mind]
     parts: list[doc.Bullets | doc.DataTable] = [doc.Bullets(rules)] if numbers else []

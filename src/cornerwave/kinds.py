@@ -123,3 +123,7 @@ class OrNull(Kind):
     def accepts(self, value: Any) -> bool:
         """Whether it is null or of the kind."""
         return value is None or self.kind.accepts(value)
+
+    def parsed(self, value: Any) -> Any:
+        """Return null, or a value of the kind as it is used."""
+        return None if value is None else self.kind.parsed(value)

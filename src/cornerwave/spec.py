@@ -26,9 +26,20 @@ from cornerwave.choices import (
     UNIFORM,
     UNIT,
 )
-from cornerwave.columns import Finish
+from cornerwave.columns import LEAST_FACTOR, Finish, Spread
 from cornerwave.errors import SourceError
-from cornerwave.kinds import JsonObject, Kind, ListOf, Number, OneOf, OrNull, TableOf, Text, Whole
+from cornerwave.kinds import (
+    Json,
+    JsonObject,
+    Kind,
+    ListOf,
+    Number,
+    OneOf,
+    OrNull,
+    TableOf,
+    Text,
+    Whole,
+)
 from cornerwave.levels import LATTICE, Level
 
 # --------------------------------------------------------------------------------------------------
@@ -85,6 +96,7 @@ class CopySpec:
             "clip": {name: list(ends) for name, ends in clip.items()},
             "types": dict(self.finish.types),
             "names": dict(self.finish.names),
+            "spread": {name: [own.centre, own.factor] for name, own in self.finish.spread.items()},
             "format": self.format,
             "dictionary": self.dictionary,
             "edition": self.edition,
@@ -98,9 +110,10 @@ class CopySpec:
         """Return what `to_json` wrote; what is not kept has its default."""
         clip = {name: (low, high) for name, (low, high) in kept["clip"].items()}
         types, names = kept.get("types", {}), kept.get("names", {})
+        spread = {name: Spread(*own) for name, own in kept.get("spread", {}).items()}
         return cls(
             level=Level(LATTICE[kept["level"] - 1]),
-            finish=Finish(frozenset(kept["round"]), clip, types, names),
+            finish=Finish(frozenset(kept["round"]), clip, types, names, spread),
             edition=kept.get("edition"),
             batch=kept.get("batch"),
             format=kept.get("format"),
@@ -122,6 +135,26 @@ class Knots(ListOf):
         return super().accepts(value) and len(value) > 1 and value[0] < value[-1]
 
 
+@dataclass(frozen=True)
+class SpreadKind(Kind):
+    """How a column was drawn together: a centre, and a factor from 1e-6 to 1."""
+
+    allowed: str = "a centre and a factor from 1e-6 to 1"
+
+    def accepts(self, value: Any) -> bool:
+        """Whether it states both."""
+        return (
+            isinstance(value, Mapping)
+            and value.keys() == {"centre", "factor"}
+            and _FINITE.accepts(value["centre"])
+            and _FACTOR.accepts(value["factor"])
+        )
+
+    def parsed(self, value: Any) -> Any:
+        """Return it as it is used."""
+        return value if value is None else Spread(**value)
+
+
 def stated(kind: Kind, *, always_of: tuple[str, ...] = ()) -> Any:
     """Declare a field that metadata may state.
 
@@ -140,6 +173,7 @@ _ROLES = (PERTURBED, CATEGORY, KEPT, KEY, UNIT)
 _SHARE = Number(0.0, 1.0, "a number from 0 to 1")
 _NOISE = Number(1e-300, _MOST_NOISE, "a finite number greater than 0, at most 1000")
 _FINITE = Number(-_MOST, _MOST, "a finite number")
+_FACTOR = Number(LEAST_FACTOR, 1.0, "a number from 1e-6 to 1")
 _BOUND = OrNull(Number(-sys.float_info.max, sys.float_info.max, "a finite number"))
 _MARKS = ListOf(Text(printable=False), "a list of marks for missing values in the source")
 _NAME = Text("the name of a column")
@@ -156,6 +190,7 @@ class ColumnMetadata:
     `transform`, on ranks with `scores` of the values `knots`; `excess` is by how much its noise
     exceeds the covariances, for a unit of noise, and `noise_with` the covariance of its noise with
     that of columns of linked tables, called TABLE.COLUMN as there, in rows joined by their person.
+    `spread` is how it was drawn together after the noise, before it was `rounded` and `clipped`.
     A category that was not retained was drawn from `base`, over `categories` values, `together`
     with other columns. `marks` are what is missing in the source, `source` its name there, `about`
     a sentence for readers.
@@ -179,6 +214,7 @@ class ColumnMetadata:
     noise_with: Mapping[str, float] | None = stated(
         OrNull(TableOf(_FINITE, "a number for each column of linked tables"))
     )
+    spread: Spread | None = stated(OrNull(SpreadKind()))  # noqa: RUF009
     rounded: float | None = stated(
         OrNull(Number(_FINEST, _COARSEST, "a step from 1e-100 to 1e100")), always_of=(PERTURBED,)
     )
@@ -297,4 +333,10 @@ def _written(what: CopyMetadata | ColumnMetadata, role: str | None) -> Iterator[
             continue
         value = getattr(what, each.name)
         if value is not None or role in each.metadata["always_of"]:
-            yield each.name, list(value) if isinstance(value, tuple) else value
+            yield each.name, _as_json(value)
+
+
+def _as_json(value: Any) -> Json:
+    if isinstance(value, Spread):
+        return {"centre": value.centre, "factor": value.factor}
+    return list(value) if isinstance(value, tuple) else value

@@ -23,7 +23,9 @@ from cornerwave.audit._membership import Persons, rows_at
 from cornerwave.audit._stated import Stated, by_source_names
 from cornerwave.choices import SHUFFLE
 from cornerwave.columns import (
+    AsLeft,
     Encoded,
+    Spread,
     category_type,
     is_number,
     is_text,
@@ -86,13 +88,15 @@ class AlignedCategories:
 class BlockReading:
     """How rows of a table are compared: its `numbers`, and the types of its `categories`.
 
-    `lowest` has the numbers on the scale log(1+x), and where a value of -1 lies there. It travels
-    to any machine, which then makes the same blocks.
+    `lowest` has the numbers on the scale log(1+x), and where a value of -1 lies there; `spreads`
+    how each of the tables that are read drew numbers together, which is undone. It travels to any
+    machine, which then makes the same blocks.
     """
 
     numbers: tuple[str, ...]
     lowest: Mapping[str, float]
     categories: Mapping[str, pa.DataType]
+    spreads: tuple[AsLeft, ...] = ()
 
     def matrix(self, group: pa.Table) -> Floats:
         """Return the numbers of some rows, (N, rows). Raises ColumnError if they do not fit."""
@@ -119,7 +123,21 @@ class BlockReading:
         }
 
     def scaled(self, matrices: list[Floats]) -> list[Floats]:
-        """Return matrices (N, rows) on the scales that they are compared on."""
+        """Return the matrix (N, rows) of each table on the scales that they are compared on."""
+        transformed = self._transformed(matrices)
+        if not any(self.spreads):
+            return transformed
+        pairs = zip(transformed, self.spreads, strict=True)
+        return [self._as_left(matrix, spreads) for matrix, spreads in pairs]
+
+    def _as_left(self, matrix: Floats, spreads: AsLeft) -> Floats:
+        """Return the matrix (N, rows) of a table as the noise left it."""
+        if not spreads:
+            return matrix
+        pairs = zip(self.numbers, matrix, strict=True)
+        return np.array([spreads[n].undone(row) if n in spreads else row for n, row in pairs])
+
+    def _transformed(self, matrices: list[Floats]) -> list[Floats]:
         if not self.lowest:
             return matrices
         where = np.array([name in self.lowest for name in self.numbers])[:, None]
@@ -231,10 +249,42 @@ class Aligned:
     @cached_property
     def reading(self) -> BlockReading:
         """How rows of source and copies are compared."""
+        return self.reading_of((self.source, *self.copies))
+
+    def reading_of(self, tables: Sequence[Source]) -> BlockReading:
+        """Return how rows of some of the tables are compared."""
         lowest = {name: self.stated.lowest_logarithm(name) for name in self.logarithmic}
         names = [name for group in self.categories for name in group]
         types = {name: category_type(self.source.schema.field(name).type) for name in names}
-        return BlockReading(self.columns, lowest, types)
+        known = list(zip(self.copies, self.spreads, strict=True))
+        spreads = [next((own for copy, own in known if copy is table), {}) for table in tables]
+        return BlockReading(self.columns, lowest, types, tuple(spreads))
+
+    @cached_property
+    def spreads(self) -> tuple[AsLeft, ...]:
+        """How each copy states that it drew numbers together, but for those on ranks."""
+        columns = [name for name in self.columns if not self.stated.on_ranks(name)]
+        return tuple(
+            {name: own for name in columns if (own := self.stated.spread(i, name)) is not None}
+            for i in range(len(self.copies))
+        )
+
+    @cached_property
+    def factors(self) -> Floats:
+        """By what each copy states that it drew numbers together, (M, N); 1 if it did not."""
+        return self._of_spreads(lambda spread: spread.factor, 1.0)
+
+    @cached_property
+    def origins(self) -> Floats:
+        """What the noise left where each copy shows 0, (M, N)."""
+        return self._of_spreads(lambda spread: float(spread.undone(np.zeros(1))[0]), 0.0)
+
+    def _of_spreads(self, of: Callable[[Spread], float], otherwise: float) -> Floats:
+        found = [
+            [of(spreads[name]) if name in spreads else otherwise for name in self.columns]
+            for spreads in self.spreads
+        ]
+        return np.array(found).reshape(len(self.copies), len(self.columns))
 
     def run(
         self,
@@ -251,7 +301,7 @@ class Aligned:
         parts = self.raw_blocks(tables)
         if (first := next(parts, None)) is None:
             raise SourceError(f"{tables[0].name} holds no rows")
-        rows = self.reading.rows
+        rows = self.reading_of(tables).rows
         pass_ = plan(rows(first))
         total = add_up(pass_, chain([first], parts), rows, seen=lambda block: progress(block.rows))
         return pass_.finish(total)

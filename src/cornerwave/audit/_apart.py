@@ -174,7 +174,9 @@ class ApartEvidence:
         return below
 
     def _interval(self, i: int, name: str, shown: Floats) -> tuple[Floats, Floats]:
-        """Return where values lay before they were rounded and clipped, on the column's scale."""
+        """Return where values lay as the noise left them, on the column's scale: before they were
+        drawn together, rounded and clipped.
+        """
         about = self.aligned.stated.column(i, name)
         half = float(about.rounded or 0.0) / 2
         least, most = about.clipped or (None, None)
@@ -185,6 +187,8 @@ class ApartEvidence:
             ended = low <= -1  # far down every value becomes -1
             low, high = (np.log1p(np.maximum(end, -1 + 2.0**-53)) for end in (low, high))
             low = np.where(ended, -np.inf, low)
+        if about.spread is not None:
+            low, high = (about.spread.undone(end) for end in (low, high))
         # the ends of 64-bit numbers are not doubles
         if least is not None:
             low = np.where(shown <= least + AT_BOUND * abs(least), -np.inf, low)

@@ -81,7 +81,8 @@ class NumberAudit:
     that stays hidden from each copy alone; `sets` counts the coalitions that were attacked.
     `found` are the sums over all rows that were tested, `complete` of which miss no number.
     `bayes` (M, N) is the share that an adversary who knows how rows are distributed left, from the
-    column or from all numbers of one copy together.
+    column or from all numbers of one copy together. `factors` (M, N) are those by which copies
+    state that they drew columns together, to be undone.
     """
 
     columns: tuple[str, ...]
@@ -96,6 +97,12 @@ class NumberAudit:
     posterior: Posterior | None
     exposed: Exposed
     bayes: Floats
+    factors: Floats
+
+    @property
+    def rounded_to(self) -> Floats:
+        """The steps that copies show, (M, N)."""
+        return self.found.steps * self.factors
 
     @property
     def alarms(self) -> list[Gain]:
@@ -322,6 +329,7 @@ def audit_numbers(aligned: Aligned, evidence: NumberEvidence) -> NumberAudit:
         sets=sets,
         posterior=None if in_time else attack_sample(evidence.attacked, evidence.sample, SHARE),
         bayes=_left_by_distribution(evidence),
+        factors=evidence.factors,
         exposed=every.run(lambda rows: exposure, [every.source]),
     )
 

@@ -224,4 +224,6 @@ def _on_scale(lone: ApartEvidence) -> Floats:
             values[0, n] = scale.forward(raw[0, n], name)
             for i in range(1, len(raw)):
                 values[i, n] = scale.undone(raw[i, n])
+                if spread := lone.aligned.stated.spread(i - 1, name):
+                    values[i, n] = spread.undone(values[i, n])
     return values

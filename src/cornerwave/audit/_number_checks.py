@@ -310,7 +310,7 @@ def _rounding_errors(evidence: NumberEvidence, i: int) -> Floats:
     values, vectors = np.linalg.eigh(statistics.definite)
     root = vectors * np.sqrt(statistics.noise[i] * np.maximum(values, 0.0))
     shown = X + root @ random.standard_normal(X.shape)
-    steps = statistics.steps[i][:, None]
+    steps, shown = statistics.steps[i][:, None], shown - evidence.origins[i][:, None]
     return np.where(steps > 0, np.rint(_ratio(shown, steps + 0 * shown)) * steps - shown, 0.0)
 
 

@@ -62,12 +62,16 @@ class NumbersFound:
 
 @dataclass(frozen=True)
 class NumbersPass(Pass[AlignedRows, NumbersSeen, NumbersFound]):
-    """Looks at the numbers of source and copies; rows are completed by what was found `before`."""
+    """Looks at the numbers of source and copies; rows are completed by what was found `before`.
+
+    `factors` (M, N) are those by which copies drew numbers together before they were rounded.
+    """
 
     columns: tuple[str, ...]
     layout: Layout
     expected: Expected
     grids: Floats
+    factors: Floats
     completion: Completion | None = None
     before: Statistics | None = None
 
@@ -82,9 +86,13 @@ class NumbersPass(Pass[AlignedRows, NumbersSeen, NumbersFound]):
         """Plan the pass by the first rows."""
         # as all rows will be: completed, if they are
         scaled = completion.complete(first.scaled, first.number) if completion else first.scaled
-        grids = before.steps if before else steps_of(scaled[1:])
+        # rounded numbers lie on no steps on the scale log(1+x)
+        factors = np.where(
+            [name in aligned.logarithmic for name in aligned.columns], 1.0, aligned.factors
+        )
+        grids = before.steps if before else steps_of(_as_shown(first, factors)) / factors
         layout, expected = Layout.of(scaled), Expected.of(scaled, grids)
-        return cls(aligned.columns, layout, expected, grids, completion, before)
+        return cls(aligned.columns, layout, expected, grids, factors, completion, before)
 
     def nothing(self) -> NumbersSeen:
         """Return what no rows show."""
@@ -106,7 +114,7 @@ class NumbersPass(Pass[AlignedRows, NumbersSeen, NumbersFound]):
             source = pa.table(dict(zip(self.columns, block.raw[0], strict=True)))
             seen = replace(
                 seen,
-                grids=steps_still(self.grids, scaled[1:]),
+                grids=self._still(block),
                 kept=known.kept.of(block.start, block.raw),
                 order=known.order.of(block.start, source),
             )
@@ -116,6 +124,11 @@ class NumbersPass(Pass[AlignedRows, NumbersSeen, NumbersFound]):
             sums, steps = sums + part, steps + steps.of(stacked, start)
             start += part.rows
         return replace(seen, sums=sums, steps=steps)
+
+    def _still(self, block: AlignedRows) -> Floats:
+        """Return the steps that a block agrees with."""
+        shown = _as_shown(block, self.factors)
+        return steps_still(self.grids * self.factors, shown) / self.factors
 
     def finish(self, found: NumbersSeen) -> NumbersFound:
         """Return what all rows show together."""
@@ -132,6 +145,12 @@ class NumbersPass(Pass[AlignedRows, NumbersSeen, NumbersFound]):
             found.kept,
             found.order,
         )
+
+
+def _as_shown(block: AlignedRows, factors: Floats) -> list[Floats]:
+    """Return each copy (N, rows) on the scales where it may be rounded: drawn together as it is."""
+    pairs = zip(block.raw[1:], block.scaled[1:], factors[:, :, None] < 1, strict=True)
+    return [np.where(apart, raw, scaled) if apart.any() else scaled for raw, scaled, apart in pairs]
 
 
 @dataclass(frozen=True)
@@ -334,9 +353,19 @@ class NumberEvidence:
         return tuple(name in self.read.aligned.logarithmic for name in self.columns)
 
     @cached_property
+    def factors(self) -> Floats:
+        """By what copies drew the judged columns together, (M, N)."""
+        return np.asarray(self.read.aligned.factors[:, list(self.used)])
+
+    @cached_property
+    def origins(self) -> Floats:
+        """What the noise left where copies show 0 in the judged columns, (M, N)."""
+        return np.asarray(self.read.aligned.origins[:, list(self.used)])
+
+    @cached_property
     def directions(self) -> Directions:
         """The noise of the kept rows in several directions."""
-        return Directions(self.found, self.rows, self.logarithmic)
+        return Directions(self.found, self.rows, self.logarithmic, self.factors)
 
     @cached_property
     def near(self) -> NearRows:

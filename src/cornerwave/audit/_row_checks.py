@@ -296,6 +296,7 @@ def _scales(evidence: NumberEvidence, i: int, n: int) -> Iterator[float]:
         (1 + i) * statistics.columns + n, (1 + i) * statistics.columns + n
     ]
     most = SMALL * float(np.sqrt(max(variance - statistics.steps[i, n] ** 2 / 12, 0.0)))
+    most *= float(evidence.factors[i, n])
     if evidence.logarithmic[n]:  # noise is smallest where values are
         most *= float(np.min(1 + values, initial=np.inf)) / 4
     if most > 0 and len(values) >= LEAST_ROWS:

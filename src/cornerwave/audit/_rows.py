@@ -325,11 +325,15 @@ class View:
 
 @dataclass(frozen=True)
 class Directions:
-    """Directions of the noise of kept rows; `order` is the copies by their noise."""
+    """Directions of the noise of kept rows; `order` is the copies by their noise.
+
+    `factors` (M, N) are those by which copies drew columns together.
+    """
 
     found: Statistics
     rows: KeptRows
     logarithmic: tuple[bool, ...]
+    factors: Floats
 
     @cached_property
     def order(self) -> tuple[int, ...]:
@@ -398,7 +402,8 @@ class Directions:
         for n in np.flatnonzero(self.logarithmic):
             shown = self.rows.raw[1 + i, n]
             finest = float(np.min(1 + shown[~np.isnan(shown)], initial=np.inf))
-            even[n] = step_of(shown) <= UNEVEN * self._sizes(i)[n] * finest
+            size = self._sizes(i)[n] * self.factors[i, n]
+            even[n] = step_of(shown) <= UNEVEN * size * finest
         return even
 
     def _moving(self, k: int) -> Ints:

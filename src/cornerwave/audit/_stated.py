@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from cornerwave.arrays import Floats
 from cornerwave.choices import CATEGORY, KEPT, KEY
-from cornerwave.columns import is_category
+from cornerwave.columns import Spread, is_category
 from cornerwave.errors import LevelError, SourceError
 from cornerwave.levels import Level
 from cornerwave.outputs import read_metadata
@@ -111,6 +111,10 @@ class Stated:
     def logarithmic(self, name: str) -> bool:
         """Whether a column was perturbed on the scale log(1+x)."""
         return any(about.transform == "log1p" for about in self.each(name))
+
+    def spread(self, copy: int, name: str) -> Spread | None:
+        """Return how a copy states that it drew a number together, if it did."""
+        return self.column(copy, name).spread
 
     def lowest_logarithm(self, name: str) -> float:
         """Return where a value of -1 lies on the scale log(1+x): below all that copies can show.

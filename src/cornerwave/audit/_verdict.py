@@ -140,7 +140,7 @@ def _number_notes(audit: Audit, numbers: NumberAudit) -> list[str]:
     lines = [
         f"{copy}: {', '.join(np.array(numbers.columns)[steps == step])}: rounded to multiples of "
         f"{step:g}; the noise is judged without the rounding"
-        for copy, steps in zip(audit.copies, numbers.found.steps, strict=True)
+        for copy, steps in zip(audit.copies, numbers.rounded_to, strict=True)
         for step in np.unique(steps[steps > 0])
     ]
     lines += _listed("the same in every copy and the source", numbers.bare)
@@ -324,7 +324,7 @@ def _copy_json(audit: Audit, i: int) -> JsonObject:
     }
     if numbers is not None:
         noise, columns = float(numbers.found.noise[i]), numbers.columns
-        steps, exposed = numbers.found.steps[i], numbers.exposed
+        steps, exposed = numbers.rounded_to[i], numbers.exposed
         about |= {
             "noise": noise,
             "privacy": noise / (1 + noise),

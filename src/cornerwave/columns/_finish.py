@@ -1,13 +1,14 @@
-"""What is done to a copy after the noise: rounding to a type, clipping to bounds, other names.
+"""What is done to a copy after the noise: the same spread, rounding, clipping, other names.
 
 All are functions of the copy alone, chosen copy by copy. A set of rounded or clipped
-copies never reveals more than the raw copy at the least noise in the set.
+copies never reveals more than the raw copy at the least noise in the set. Columns are drawn
+together first (`_spread`), on the scales that they were perturbed on.
 
 Rounding takes the nearest value of the type within the bounds, so that whatever lies
 beyond becomes the outermost one.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from fractions import Fraction
@@ -19,6 +20,7 @@ import pyarrow as pa
 
 from cornerwave.arrays import Floats
 from cornerwave.columns._schema import Column, Schema, listed
+from cornerwave.columns._spread import AsLeft
 from cornerwave.columns._types import (
     ends_of,
     is_number,
@@ -57,13 +59,15 @@ class Finish:
     """Which numeric columns are rounded, and which are clipped to bounds.
 
     A rounded column has its source's type, or the one in `types`. `names` are what columns are
-    called in the copy, of those that have another name there.
+    called in the copy, of those that have another name there. Columns in `spread` vary as much as
+    those of the table; bounds are those of what is released.
     """
 
     round: frozenset[str] = frozenset()
     clip: Mapping[str, tuple[Bound, Bound]] = field(default_factory=dict)
     types: Mapping[str, str] = field(default_factory=dict)
     names: Mapping[str, str] = field(default_factory=dict)
+    spread: AsLeft = field(default_factory=dict)
 
     def name_of(self, column: str) -> str:
         """Return what a column is called in the copy."""
@@ -116,6 +120,23 @@ class Finish:
             return pa.float64()
         return type_named(self.types[name]) if name in self.types else plain_type(source)
 
+    def drawn_together(
+        self,
+        columns: Sequence[str],
+        numbers: Floats,
+        room: Callable[[tuple[int, int]], Floats] = np.empty,
+    ) -> Floats:
+        """Return perturbed columns (N, rows), on their scales, as widely spread as is released."""
+        if not self.spread:
+            return numbers
+        out = room((len(numbers), numbers.shape[1]))
+        for row, name, own in zip(out, columns, numbers, strict=True):
+            if name in self.spread:
+                self.spread[name].applied(own, row)
+            else:
+                row[:] = own
+        return out
+
     def apply(
         self, name: str, values: Floats, source: pa.DataType, *, complete: bool = False
     ) -> pa.Array:
@@ -135,8 +156,8 @@ class Finish:
     ) -> "Limits":
         """Return what the copy's metadata states about a column.
 
-        `mean` and `deviation` are the copy's, on the column's scale. The ends of a
-        rounded column's type count as bounds where values of the copy can reach them.
+        `mean` and `deviation` are the copy's as the noise left it, on the column's scale. The
+        ends of a rounded column's type count as bounds where values of the copy can reach them.
         """
         low, high = self._bounds(name, unit_of(source))
         if name not in self.round:
@@ -145,7 +166,10 @@ class Finish:
         step = step_of(type_)
         least, most = (float(end * (step or Fraction(1))) for end in ends_of(type_, low, high))
         far = REACH * deviation
-        lowest, highest = scale.backward(np.array([mean - far, mean + far]))
+        reach = np.array([mean - far, mean + far])
+        if name in self.spread:
+            reach = self.spread[name].applied(reach)
+        lowest, highest = scale.backward(reach)
         return Limits(
             None if step is None else float(step),
             _clipped(

@@ -102,11 +102,10 @@ class AlignedOnSpark(Aligned):
             for number, table in enumerate(every)
             if any(table is each for each in wanted)
         }
+        reading = self.reading_of([every[number] for number in types])
         # the block that an audit of files plans by too
-        pass_ = plan(_numbers(self.reading, 0, _brought(self.rows, types, 0, 1), types))
-        return pass_.finish(
-            self._added_up(BlockJob(pass_, self.reading, types, _numbers), progress)
-        )
+        pass_ = plan(_numbers(reading, 0, _brought(self.rows, types, 0, 1), types))
+        return pass_.finish(self._added_up(BlockJob(pass_, reading, types, _numbers), progress))
 
     def run_categories(
         self,

@@ -22,6 +22,8 @@ error gives
 
 For s > h the sum is below 2e-8 s^2 and only Sheppard's correction h^2/12 remains. For less
 noise D is mostly 0 and Var(D) is summed directly. K solves K + Var(D) = Var(copy).
+A column that was drawn together by a factor f before it was rounded is asked as it was before,
+with the step h / f. Its original lies on no such steps: h^2 / 12 f^2 is right for s > h / f only.
 Rounding also shrinks the covariance of two columns' noise, by at most the factor 4 q. That
 and the kurtosis of D are not corrected; where they matter, a BiasWarning states it.
 """
@@ -306,6 +308,8 @@ def unrounded(covariance: Floats, columns: Sequence[CopyColumn]) -> Floats:
         if column.step and column.name in column.noise_with:
             added = math.sqrt(max(more[i][i], 0.0))
             before[i, i] = covariance[i, i] - rounded_variance(added, column.step)
+        elif column.step and column.spread:
+            before[i, i] -= column.step**2 / 12
         elif column.step:
             K = original_variance(float(before[i, i]), column.noise, column.step)
             before[i, i] = (1 + column.noise) * K

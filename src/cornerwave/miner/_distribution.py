@@ -270,7 +270,7 @@ def distribution_of(
     edges = np.linspace(low, high, cells + 1)
     variance = column.noise * float(undo(moments.covariance, [column])[0, 0])
     deviation = max(math.sqrt(max(variance, 0.0)), SHARPEST * (edges[1] - edges[0]))
-    bins = bins_of(seen, column.step, FINEST * deviation)
+    bins = bins_of(seen, column.step, FINEST * deviation, column.origin)
     mixture = reconstruct(
         _histogram(source, column, bins),
         bins,
@@ -339,23 +339,26 @@ def _best_masses(
     return mass
 
 
-def bins_of(seen: tuple[float, float], step: float, finest: float = 0.0) -> Floats:
+def bins_of(
+    seen: tuple[float, float], step: float, finest: float = 0.0, origin: float = 0.0
+) -> Floats:
     """Return the edges of at most VALUE_BINS bins, none narrower than `finest`.
 
-    The bins of a rounded column hold whole numbers of steps, its values in the middle.
+    The bins of a rounded column hold whole numbers of steps, its values in the middle: they are
+    whole steps away from the `origin`.
 
     >>> bins_of((0.0, 3.0), 1.0)
     array([-0.5,  0.5,  1.5,  2.5,  3.5])
     """
-    low, high = seen
+    low, high = seen[0] - origin, seen[1] - origin
     most = min(VALUE_BINS, max(math.floor((high - low) / finest), 1)) if finest else VALUE_BINS
     # beyond 2^53 steps doubles no longer hold every multiple of it
     if not step or max(abs(low), abs(high)) / step > 2.0**53:
-        return np.linspace(low, high, most + 1)
+        return origin + np.linspace(low, high, most + 1)
     first, last = round(low / step), round(high / step)
     width = math.ceil((last - first + 1) / most)
     number = math.ceil((last - first + 1) / width)
-    return np.asarray((first - 0.5 + width * np.arange(number + 1)) * step)
+    return np.asarray(origin + (first - 0.5 + width * np.arange(number + 1)) * step)
 
 
 def _histogram(source: Source, column: CopyColumn, bins: Floats) -> Floats:

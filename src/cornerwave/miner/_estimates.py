@@ -143,7 +143,10 @@ def column_blocks(
 
 
 def number_blocks(source: Source, columns: Sequence[CopyColumn]) -> Iterator[Floats]:
-    """Yield blocks (rows, columns) of numeric columns; NaN is missing."""
+    """Yield blocks (rows, columns) of numeric columns as the noise left them; NaN is missing.
+
+    On the scale that they were perturbed on, but for ranks, which are as the copy has them.
+    """
     for block in column_blocks(source, columns, {}):
         yield np.column_stack([block[column.name] for column in columns])
 
@@ -178,10 +181,10 @@ def _numbers(batch: pa.RecordBatch, column: CopyColumn, at_end: Counter[str]) ->
     if column.transform == RANK:
         return values
     if column.transform != LOG1P:
-        return _bounded(values, column.name)
+        return _bounded(column.as_left(values), column.name)
     low, high = LOG1P_ENDS
     at_end[column.name] += int(((values <= low) | (values >= high)).sum())
-    return np.log1p(np.clip(values, low, high))
+    return column.as_left(np.log1p(np.clip(values, low, high)))
 
 
 def _bounded(values: Floats, name: str) -> Floats:

@@ -1,6 +1,6 @@
 """How a copy was made, from its metadata: its level, and what was done to each column.
 
-    perturbed  Y = X + W, W ~ N(0, noise K)                             numeric
+    perturbed  Y = X + W, W ~ N(0, noise K), perhaps as c + f (Y - c)   numeric
     category   retained with probability `retention`, else redrawn      category
     kept       unchanged: noise 0, retention 1                          either
     key        identifies rows; there is nothing to estimate            left out
@@ -15,11 +15,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from cornerwave.arrays import Floats
 from cornerwave.choices import CATEGORY, KEPT, KEY, MARGINAL, PERTURBED, UNIT
-from cornerwave.columns import KNOTS, is_number, type_named
+from cornerwave.columns import KNOTS, Spread, is_number, type_named
 from cornerwave.errors import BiasWarning, ColumnError, LevelError, SourceError
 from cornerwave.levels import THOUSANDTHS, Level
 from cornerwave.outputs import METADATA_KEY, read_metadata
@@ -41,7 +43,8 @@ class CopyColumn:
     `excess` is by how much the noise exceeds the table's covariances, per unit of noise,
     `scores` the number of scores of a column that was perturbed on ranks, `knots` their values.
     `noise_with` is the covariance of its noise with that of columns, where it is not a multiple of
-    the table's: in a copy joined from several.
+    the table's: in a copy joined from several. `spread` is how it was drawn together after the
+    noise: answers are from what it was before.
     """
 
     name: str
@@ -59,11 +62,25 @@ class CopyColumn:
     noise_with: Mapping[str, float] = field(default_factory=dict)
     scores: int = KNOTS
     knots: tuple[float, ...] = ()
+    spread: Spread | None = None
 
     @property
     def step(self) -> float:
-        """The rounding step on the perturbed scale; a transform leaves no fixed step."""
-        return 0.0 if self.transform else self.rounded
+        """The rounding step of what the noise left, on the perturbed scale; a transform leaves no
+        fixed step.
+        """
+        if self.transform or not self.rounded:
+            return 0.0
+        return self.rounded if self.spread is None else self.spread.step(self.rounded)
+
+    @property
+    def origin(self) -> float:
+        """A value from which all that a rounded column shows are whole steps away."""
+        return float(self.as_left(np.zeros(1))[0]) if self.step else 0.0
+
+    def as_left(self, values: Floats) -> Floats:
+        """Return values of the copy, on the perturbed scale, as the noise left them."""
+        return values if self.spread is None else self.spread.undone(values)
 
 
 def open_copy(
@@ -195,6 +212,7 @@ def columns_of(
             excess=known.excess or {},
             scores=known.scores or KNOTS,
             knots=known.knots or (),
+            spread=known.spread if role == PERTURBED else None,
         )
     return columns
 

@@ -4,7 +4,9 @@ The copy shows Y = Q(S) with S = T + W: T is the normal score of a row's rank, W
 noise with k = Var T, and Q the original's quantile function by scores, which only the owner has.
 But how often scores occur is known before any row is seen, so the copy reveals Q itself:
 
-    P(X <= y) = C(P(Y <= y)),      C(p) = F_T(F_S^-1(p))
+    P(X <= y) = C(P(Y <= y)),      C(p) = F_T(f F_S^-1(p))
+
+with f = 1, or the factor by which scores were drawn together, Y = Q(f S).
 
 The mean of X is that of Y with rows weighted by C' at their rank: a sum over the sorted copy, with
 the influence of a row h(y) = -integral (1{y <= u} - F_Y(u)) C'(F_Y(u)) du. T is fixed by the table,
@@ -46,6 +48,8 @@ class RankScores:
     deviation: float
     unsure: float = 0.0
     """The variance of a mean because it is not known which values some shares have."""
+    factor: float = 1.0
+    """By what scores with noise were drawn together."""
 
     @classmethod
     def of(cls, column: CopyColumn) -> "RankScores":
@@ -66,7 +70,9 @@ class RankScores:
         # k = Var T, with what gaps add to the shape of the noise
         k = float(np.diff(below) @ middle**2) + column.excess.get(column.name, 0.0)
         deviation = math.sqrt(column.noise * max(k, 0.0))
-        return cls(at, below, deviation, _unsure(np.array(column.knots), count))
+        unsure = _unsure(np.array(column.knots), count)
+        factor = 1.0 if column.spread is None else column.spread.factor
+        return cls(at, below, deviation, unsure, factor)
 
     def kernel(self, ends: Floats) -> Floats:
         """Return P(S <= end | T in a part) (ends, parts), for the parts between `at`."""
@@ -84,8 +90,8 @@ class RankScores:
         return np.asarray(np.interp(p, self.kernel(s) @ np.diff(self.below), s))
 
     def undone(self, scores: Floats) -> Floats:
-        """Return F_T of scores."""
-        return np.asarray(np.interp(scores, self.at, self.below))
+        """Return the share of rows X below what the copy shows for scores S: F_T(f S)."""
+        return np.asarray(np.interp(self.factor * scores, self.at, self.below))
 
 
 def _reach(knots: Floats) -> Floats:

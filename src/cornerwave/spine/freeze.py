@@ -14,8 +14,10 @@ import pyarrow as pa
 from cornerwave.arrays import Floats
 from cornerwave.columns import (
     Categories,
+    Scale,
     Schema,
     Tally,
+    centre_of,
     check_identifying,
     freeze_categories,
     listed,
@@ -74,6 +76,7 @@ def freeze(
         for names, found in survey.tallies.items()
     )
     _warn_of(categories, schema)
+    people = PersonCounts.of(surveyor, survey)
     return Frozen(
         schema=schema,
         source_types=pa.schema([pa.field(field.name, field.type) for field in types]),
@@ -93,9 +96,21 @@ def freeze(
             sampled_persons(surveyor, survey, categories, persons, linked),
         ),
         persons=persons,
-        people=PersonCounts.of(surveyor, survey),
+        people=people,
         noise_with=linked.noise_with if linked else {},
+        centres=_centres(moments, surveyor.scales, people),
     )
+
+
+def _centres(
+    moments: Moments, scales: Sequence[Scale], people: PersonCounts | None
+) -> tuple[float, ...]:
+    """Return what copies are drawn together around: 0 on ranks, else the mean, but not exactly."""
+    # rows of a person are as few as persons, if they are alike
+    counts = moments.present if people is None else np.minimum(moments.present, people.persons)
+    errors = moments.deviation / np.sqrt(np.maximum(counts, 1))
+    each = zip(moments.mean.tolist(), errors.tolist(), scales, strict=True)
+    return tuple(0.0 if s.name == "rank" else centre_of(mean, error) for mean, error, s in each)
 
 
 def _grid(moments: Moments, schema: Schema, linked: Linked | None) -> Floats:

@@ -80,6 +80,8 @@ class Frozen:
     """By column, the covariance of its noise with that of columns of linked tables."""
     joint: JointShares = field(default_factory=lambda: JointShares({}))
     """What an adversary who knows how rows are distributed leaves of each column."""
+    centres: tuple[float, ...] = ()
+    """What copies are drawn together around, on the columns' scales: means, none of them exact."""
     noise_format: int = NOISE_FORMAT
     reading: ReadingSettings | None = None
     """How the cells of the source are spelled: values do not depend on it, reading them does."""
@@ -155,6 +157,7 @@ class Frozen:
         kept = self._kept()
         kept.pop("people", None)
         kept.pop("noise_with", None)
+        kept.pop("centres", None)
         del kept["hidden"], kept["joint"], kept["reading"]
         del kept["independent_rows"], kept["few_rows"]
         kept["types"] = [[part.name, type_name(part.type)] for part in self.source_types]
@@ -199,6 +202,7 @@ class Frozen:
             **({} if self.people is None else {"people": asdict(self.people)}),
             **({} if self.family is None else {"family": asdict(self.family)}),
             **({"noise_with": self.noise_with} if self.noise_with else {}),
+            **({"centres": self.centres} if self.centres else {}),
             "joint": dict(self.joint.shares),
             "reading": self.reading and self.reading.to_json(),
         }
@@ -241,6 +245,7 @@ class Frozen:
             family=_family(kept["family"]) if "family" in kept else None,
             noise_with=kept.get("noise_with", {}),
             joint=JointShares({name: tuple(own) for name, own in kept["joint"].items()}),
+            centres=tuple(kept.get("centres", ())),
             noise_format=kept["noise_format"],
             reading=kept["reading"] and ReadingSettings.from_json(kept["reading"]),
         )

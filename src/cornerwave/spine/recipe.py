@@ -1,9 +1,9 @@
 """THE SPINE: rows in, copies out.
 
-    ids, rows ──> numbers ── missing in secret? draw ── + noise of the level ── grid ──┐
-                  categories ── refresh ─────────────────────────────────────────────┤
-                  key ── pseudonym ──────────────────────────────────────────────────┤
-                  kept columns ──────────────────────────────────────────────────────┴──> copy
+    ids, rows ──> numbers ── missing in secret? draw ── + noise ── grid ── same spread ──┐
+                  categories ── refresh ─────────────────────────────────────────────────┤
+                  key ── pseudonym ──────────────────────────────────────────────────────┤
+                  kept columns ──────────────────────────────────────────────────────────┴──> copy
              └──> fingerprint: is this the registered table?
 
 A copy is a pure function of the source's rows, the dataset's key and what its ledger line
@@ -133,8 +133,7 @@ class Recipe:
         """
         try:
             group = Group.of(ids, table, self.frozen.schema, self.row_secrets)
-            numbers = [self.frozen.unscaled(made) for made in self.perturbed(group)]
-            categories = self.refreshed(group)
+            numbers, categories = self.perturbed(group), self.refreshed(group)
             made = dict(zip(self._levels, zip(numbers, categories, strict=True), strict=True))
             shown = self._without_noise(group)
             tables = [self._copy(w, shown, *made[w.level.noise]) for w in self.wanted]
@@ -375,11 +374,12 @@ class Recipe:
     ) -> pa.Table:
         schema, types = self.frozen.schema, self.frozen.source_types
         gaps = self.frozen.missing
+        spread = wanted.finish.drawn_together(schema.perturbed, numbers, self._memory.lend)
         made: dict[str, pa.Array] = {
             name: wanted.finish.apply(
                 name, values, types.field(name).type, complete=name not in gaps
             )
-            for name, values in zip(schema.perturbed, numbers, strict=True)
+            for name, values in zip(schema.perturbed, self.frozen.unscaled(spread), strict=True)
         }
         made |= {**shown, **categories}
         arrays = [made[column.name] for column in schema.shown]
@@ -436,6 +436,7 @@ def _describe_number(
         excess=_excess(place, frozen, finish),
         noise_with=frozen.noise_with.get(column.name) or None,
         missing="hidden" if column.hide_missing else "shown",
+        spread=finish.spread.get(column.name),
         rounded=limits.rounded,
         clipped=limits.clipped,
     )

@@ -278,6 +278,7 @@ class Dataset:
         round: Iterable[str] = (),
         clip: Mapping[str, tuple[Any, Any]] | None = None,
         raw: bool = False,
+        spread: bool = False,
         dictionary: bool = False,
         edition: int | None = None,
         batch: int | None = None,
@@ -308,6 +309,7 @@ class Dataset:
             {to: asked},
             finish=Finish(frozenset(names_of(round)), clip or {}),
             raw=raw,
+            spread=spread,
             dictionary=dictionary,
             edition=edition,
             batch=batch,
@@ -320,6 +322,7 @@ class Dataset:
         *,
         finish: Finish | None = None,
         raw: bool = False,
+        spread: bool = False,
         dictionary: bool = False,
         edition: int | None = None,
         batch: int | None = None,
@@ -340,7 +343,7 @@ class Dataset:
         at = [(to, self.level_of(asked)) for to, asked in pairs]
         self._warn_near_ceilings([asked for _, asked in pairs])
         rows = self.portion(edition=edition, batch=batch)
-        looks = [look(self.frozen, level, asked_for_all, raw=raw) for _, level in at]
+        looks = [look(self.frozen, level, asked_for_all, raw=raw, spread=spread) for _, level in at]
         return [
             self._release(to, CopySpec(level, chosen, dictionary=dictionary), rows)
             for (to, level), chosen in zip(at, looks, strict=True)
