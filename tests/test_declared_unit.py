@@ -204,7 +204,7 @@ BAD = {
         "kept and also dropped",
     ),
     "no such column": ({"unit": "patient"}, "no column 'patient'"),
-    "all missing": ({"unit": "nobody"}, "'nobody' has no value, so it names nobody"),
+    "all missing": ({"unit": "nobody"}, "'nobody' has no value, so it identifies no one"),
 }
 
 

@@ -171,7 +171,7 @@ class TestCommands:
         assert run("init").code == 0
         done = run("register", "g", "g.csv")
         assert done.code == 0
-        assert "declare '?' as missing" in done.err or "'?' may stand for missing" in done.err
+        assert "declare '?' as missing" in done.err or "'?' may be codes of missing" in done.err
         assert "refreshed: age, town" in done.err
 
     def test_options_say_what_a_schema_file_would(self, run, tmp_path):

@@ -10,7 +10,7 @@ two give the same copies. Without a seed the noise comes from a fresh secret key
 that nobody keeps. To release a real table use a vault: it remembers.
 
 Copies lie on a grid of about 2^-24 of each column's deviation, X as well before the noise
-is added: the low bits of a float would tell which of some candidate values it came from.
+is added: the low bits of a float would reveal which of some candidate values it came from.
 """
 
 import hashlib

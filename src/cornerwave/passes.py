@@ -1,4 +1,4 @@
-"""One look at every row, whoever runs it: threads of this process here, a cluster in `engines`.
+"""One look at every row, whatever runs it: threads of this process here, a cluster in `engines`.
 
     of(block)   what some rows show: a pure function, for any thread and any machine
     +           what several parts show, in any order

@@ -423,7 +423,7 @@ def test_a_table_is_registered_column_by_column(world: World, owner: TestClient)
     assert fields["do-4"] == ""  # undecided: nothing is registered without a decision
     refused = owner.post("/console/register/columns", data=fields)
     assert refused.status_code == 400
-    assert "choose what shall happen to it" in text_of(refused)
+    assert "choose what to do with it" in text_of(refused)
     chosen = {
         "do-0": "key", "transform-1": "log1p", "hide_missing-2": "on", "uniform-3": "on",
         "do-4": "drop",

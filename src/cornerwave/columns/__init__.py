@@ -10,13 +10,13 @@ from cornerwave.columns._categories import (
     MOST_CATEGORIES,
     OTHER,
     Categories,
-    Distinct,
     check_identifying,
     check_number,
     freeze_categories,
     identifies,
 )
 from cornerwave.columns._encoded import (
+    Distinct,
     Encoded,
     Fingerprint,
     Tally,

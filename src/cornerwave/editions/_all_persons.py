@@ -60,6 +60,7 @@ class AllPersons:
     def with_rows(self, survey: Survey) -> "AllPersons":
         """Return these persons with the rows of another survey."""
         assert survey.persons is not None
+        # what gets noise is kept as the middle of its part, one byte each: see _all_rows
         sample = self.sample + self._coarse(survey.persons)
         return replace(self, rows=self.rows + survey.moments.rows, sample=sample)
 

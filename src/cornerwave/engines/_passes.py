@@ -243,7 +243,9 @@ def check_declared_unit(surveyor: Surveyor, survey: Survey) -> None:
         return
     looked = surveyor.unit_columns.looked(rows.numbers, rows.cells)
     if all(each.distinct == 0 for each in looked if each.name == schema.unit):
-        raise ColumnError(f"{schema.unit!r} has no value, so it names nobody; choose another unit")
+        raise ColumnError(
+            f"{schema.unit!r} has no value, so it identifies no one; choose another unit"
+        )
     if survey.persons.persons < LEAST_PERSONS or (survey.persons.counts == 1).all():
         return  # refused where the noise of persons is made
     better = find_better(looked, schema.unit, rows=survey.moments.rows)

@@ -47,7 +47,12 @@ class BlockFunction:
     """
 
     def __init__(self, key: bytes, *, masked: bool = False) -> None:
-        how = _masked(key) if masked else Cipher(AES256(key), modes.ECB())  # noqa: S305
+        # XTS has no state here: each call begins with the first mask
+        how: Cipher[Any] = (
+            Cipher(AES(key + _MASK_KEY), modes.XTS(_TWEAK))
+            if masked
+            else Cipher(AES256(key), modes.ECB())  # noqa: S305
+        )
         self._aes = how.encryptor()
 
     def __call__(self, blocks: Words, out: NDArray[np.uint8]) -> Words:
@@ -57,11 +62,6 @@ class BlockFunction:
             room: Any = out[16 * start :]
             self._aes.update_into(memoryview(content).cast("B"), room)
         return out[: 16 * len(blocks)].view(np.uint64)
-
-
-def _masked(key: bytes) -> Cipher[Any]:
-    # the mode has no state: each call begins with the first mask
-    return Cipher(AES(key + _MASK_KEY), modes.XTS(_TWEAK))
 
 
 def masks(blocks: int) -> Words:
@@ -137,7 +137,7 @@ def _key_of(secret: bytes) -> Words:
 # at most 2^-32 over the key. Two of them, with keys of their own, are two lanes of 64 bits: they
 # differ by a given pair with probability at most 2^-64. So row id + NH(x), lane by lane, is the
 # same for two different pairs of id and row with probability at most 2^-64. It is no secret
-# function by itself: whoever sees it learns about the key. It goes through a cipher first.
+# function by itself: anyone who sees it learns about the key. It goes through a cipher first.
 
 
 def hash_key(secret: bytes, words: int) -> Words:

@@ -66,8 +66,9 @@ class ChangedRows:
         """Return what is kept beside the chain."""
         number, rows = self.cells.shape
         rules = [rule.to_json() for rule in self.rules]
-        said = {"columns": number, "rows": rows, "rules": rules, "returning": self.returning}
-        head = json.dumps(said).encode()
+        stated = {"columns": number, "rows": rows, "rules": rules, "returning": self.returning}
+        head = json.dumps(stated).encode()
+        # a row's bits lie together: one for each column that changed, and whether the row came back
         bits = np.packbits(np.vstack([self.cells, self.back]), axis=0).T.tobytes()
         return len(head).to_bytes(8, "little") + head + self.hashes.astype("<u8").tobytes() + bits
 

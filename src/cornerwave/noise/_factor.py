@@ -72,6 +72,7 @@ def factor(covariance: Any) -> Factor:
         raise SourceError("the covariance overflows: values this large cannot be perturbed")
     if (np.diag(covariance) < 0).any():
         raise SourceError("a covariance has no negative variances")
+    # factored as a correlation, so that RANK_TOLERANCE is a share of each column's own variance
     scale, correlation = _standardised(covariance)
     if is_indefinite(correlation):
         correlation = absolute(correlation)
@@ -101,6 +102,7 @@ def noise_shape(pairwise: Floats, complete: Floats | None = None) -> Floats:
         shape = absolute(shape)
     if complete is not None:
         divisor = np.where(scale > 0, scale, 1.0)
+        # A + (B - A)+ is above both: less B it is (B - A)+ - (B - A), less A it is (B - A)+
         shape = shape + positive(complete / np.outer(divisor, divisor) - shape)
     return np.asarray(shape * np.outer(scale, scale))
 
@@ -114,6 +116,7 @@ def _standardised(covariance: Floats) -> tuple[Floats, Floats]:
 
 def is_indefinite(correlation: Floats) -> bool:
     """Return whether an eigenvalue lies below 0 by more than rounding explains."""
+    # the eigenvalues of an n x n correlation sum to n, so what rounding leaves grows with n
     least = np.linalg.eigvalsh(correlation).min(initial=0.0)
     return bool(least < -len(correlation) * RANK_TOLERANCE)
 
@@ -129,6 +132,7 @@ def positive(matrix: Floats) -> Floats:
 
 
 def _with_spectrum(matrix: Floats, change: Callable[[Floats], Floats]) -> Floats:
+    # V f(l) V' by Jacobi rotations in a fixed order: the same bits on every machine, unlike LAPACK
     values, vectors = np.array(matrix, order="C"), np.eye(len(matrix))
     _core.diagonalise(values, vectors, SWEEPS)
     changed = np.zeros(matrix.shape)

@@ -1,4 +1,4 @@
-"""The grid that copies lie on, so that their low bits tell nothing (Mironov 2012).
+"""The grid that copies lie on, so that their low bits reveal nothing (Mironov 2012).
 
     copy = (rint(x / g) + rint(w / g)) g,   g a power of two, about 2^-24 of the deviation
 

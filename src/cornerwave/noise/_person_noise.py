@@ -60,10 +60,11 @@ class PersonNoise:
         """Return the noise for measured covariances between persons and within them.
 
         B + R is at least as large as `least`, as matrices, and R never less than what is within:
-        with R = K - B a fluctuation that is small in some direction would lie bare.
+        with R = K - B a fluctuation that is small in some direction would be visible.
         """
         within, between = covering(within), covering(between)
         constant = np.flatnonzero(np.diag(within) == 0)
+        # B + R >= least: what is missing is added to both, as E of `divided`
         to_person, to_rows = divided(least - between - within, constant, least)
         between, within = between + to_person, without(within + to_rows, constant)
         return cls(
@@ -127,6 +128,7 @@ def hats(times: Floats, knots: Floats) -> tuple[Ints, Floats]:
     if len(knots) == 1:
         return np.zeros(len(times), dtype=np.int64), np.zeros(len(times))
     span = float(knots[-1] - knots[0])
+    # the curve and its mirror image repeat every two spans
     along = np.mod(np.nan_to_num(times, nan=float(np.median(knots))) - knots[0], 2 * span)
     known = knots[0] + np.minimum(along, 2 * span - along)
     below = np.clip(np.searchsorted(knots, known, side="right") - 1, 0, len(knots) - 2)
@@ -151,6 +153,7 @@ def hat_matrix(times: Floats, knots: Floats) -> Floats:
 def covering(covariance: Floats) -> Floats:
     """Return a definite matrix that is at least as large: chance can make moments indefinite."""
     scale = scale_of(np.abs(covariance))
+    # |P| >= P, on the correlation scale: no column counts more for its units
     correlation = covariance / np.outer(scale, scale)
     return np.asarray(absolute(correlation) * np.outer(scale, scale))
 
@@ -170,6 +173,8 @@ def divided(wanting: Floats, constant: Ints, like: Floats) -> tuple[Floats, Floa
     scale = scale_of(like)
     scales = np.outer(scale, scale)
     E = positive(wanting / scales)
+    # the part of E that goes with the constant columns; E - shared, a Schur complement, is 0 there
+    # and positive semidefinite
     shared = E[:, constant] @ _inverse(E[np.ix_(constant, constant)]) @ E[constant]
     return np.asarray(shared * scales), np.asarray(positive(E - shared) * scales)
 
@@ -177,6 +182,7 @@ def divided(wanting: Floats, constant: Ints, like: Floats) -> tuple[Floats, Floa
 def _inverse(E: Floats) -> Floats:
     """Return the inverse of a correlation, without what rounding leaves of directions."""
     values, vectors = np.linalg.eigh(E)
+    # on the scale of deviations rounding leaves about 1e-16; less than this is taken for it
     kept = values > 1e-9
     return np.asarray(vectors[:, kept] / values[kept] @ vectors[:, kept].T)
 
@@ -233,11 +239,13 @@ class _Curve:
         for knot, (before, after, near) in enumerate(
             zip(self._before, self._after, self._near, strict=True)
         ):
+            # Phi(t) L_C P_u: a time between two knots has the levels of both, by its distance
             for rows, weight in ((before, 1 - self._weight), (after, self._weight)):
                 if len(rows):
                     level = shaped(noise.person[knot], paths[:, rows])
                     out[:, rows] += weight[rows] * level
             if len(near):
+                # L_R P_i, with R of the nearest knot
                 out[:, near] += shaped(noise.row[knot], white[:, near])
         for column in noise.constant:  # read without hats, or rounding would show the time
             out[column] = shaped(noise.person[0][column : column + 1], paths)[0]

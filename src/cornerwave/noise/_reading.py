@@ -91,6 +91,7 @@ class Reader:
 def _plan(path: Sequence[Step], wanted: Sequence[int]) -> tuple[list[_Move], int]:
     """Order the steps, and give each a place in memory that nobody still needs."""
     order = ancestors(path, wanted)
+    # a level can be forgotten after the last step that bridges between it and another
     last_use = {index: index for index in order}
     for index in order:
         last_use[path[index].below] = last_use[path[index].above] = index
@@ -121,6 +122,7 @@ def over_blocks(
 ) -> None:
     """Call `work(worker, slice)` for every block; each thread makes its worker(block rows)."""
     threads = threads or available_threads()
+    # no block is larger than a thread's share: a small table keeps all threads busy
     size = min(block_rows or rows_of_block(columns), -(-rows // threads))
     parts = iter([slice(at, min(at + size, rows)) for at in range(0, rows, size)])
 

@@ -5,7 +5,7 @@
     normals    = Box-Muller of the two 64-bit halves: one for each column of the pair
 
 So the noise of a cell is a function of the key, the level, the row's id and the
-column: nothing about chunks, threads or order enters, and whoever sees the noise
+column: nothing about chunks, threads or order enters, and anyone who sees the noise
 of some rows learns nothing about that of others. The stream hangs on the level's
 noise itself, so that no two levels share one whatever becomes of the ledger.
 

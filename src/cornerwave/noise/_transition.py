@@ -46,7 +46,7 @@ from cornerwave.noise._factor import factor
 
 
 MOST_KINDS = 16
-"""Sets of changed columns whose rows are told apart; each takes memory as a survey does."""
+"""Sets of changed columns whose rows are distinguished; each takes memory as a survey does."""
 
 Columns = tuple[int, ...]
 OTHERS: Columns = ()
@@ -147,7 +147,7 @@ class Transition:
     """How the noise of a row becomes that of the next edition, in the columns that changed.
 
     For c changed columns of N: carry (c, N) is A, recall (c, N) is H, fresh (c, c) the lower
-    triangular B; remainder (c, c), a factor of Q, tells with A how values change.
+    triangular B; remainder (c, c), a factor of Q, gives with A how values change.
 
     >>> one = np.eye(1)
     >>> step = Transition((0,), carry=one, recall=one, fresh=one, remainder=one)
@@ -315,8 +315,8 @@ def _given_others(covariance: Floats, moved: Flags) -> Floats:
     K, scale = _scaled(covariance)
     cov = np.where(np.outer(moved, moved), K, 0.0)
     across = K[np.ix_(moved, ~moved)]
-    told = across @ np.linalg.pinv(K[np.ix_(~moved, ~moved)], RANK_TOLERANCE, True) @ across.T
-    cov[np.ix_(moved, moved)] -= told
+    explained = across @ np.linalg.pinv(K[np.ix_(~moved, ~moved)], RANK_TOLERANCE, True) @ across.T
+    cov[np.ix_(moved, moved)] -= explained
     return np.asarray(cov * np.outer(scale, scale))
 
 

@@ -375,17 +375,13 @@ def _cells(column: pa.Array) -> tuple[Ints, Ints, Any]:
         codes = column.indices.fill_null(len(begins)).to_numpy(zero_copy_only=False)
         return np.append(begins, 0)[codes], np.append(closes, 0)[codes], content
     texts = column.cast(pa.large_string())
-    if is_text(column.type) or _is_bytes(column.type):
+    if is_text(column.type) or "binary" in str(column.type):
         texts = _quoted(texts)
     texts = texts.fill_null("")
     _, offsets, data = texts.buffers()
     bounds = np.frombuffer(offsets, dtype=np.int64)[texts.offset : texts.offset + len(texts) + 1]
     content = np.frombuffer(data, dtype=np.uint8) if data else np.empty(0, dtype=np.uint8)
     return bounds[:-1], bounds[1:], content
-
-
-def _is_bytes(type_: pa.DataType) -> bool:
-    return "binary" in str(type_)
 
 
 def _quoted(texts: pa.Array) -> pa.Array:

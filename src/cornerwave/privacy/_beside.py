@@ -69,16 +69,20 @@ def noise_beside(
     count = len(rows)
     with_own, among = [], []
     for one in others:
+        # E[Phi_i Phi_j'] over the rows, and Cov = E[Phi_i L_C L_C' Phi_j']: the path of a person is
+        # the same in all tables
         levels = np.einsum("fkr,lr->fkl", phi[:, :, rows], one.phi[:, rows]) / count
         with_own.append(
             np.einsum("fkl,knq,lmq->nfm", levels, person, one.noise.person, optimize=True)
         )
         line = []
         for other in others:
+            # the same among means of rows of linked tables
             both = one.phi[:, rows] @ other.phi[:, rows].T / count
             found = np.einsum(
                 "kl,knq,lmq->nm", both, one.noise.person, other.noise.person, optimize=True
             )
+            # R is drawn row by row, so it is shared within one table alone
             if one is other:
                 share = one.weights[:, rows].mean(axis=1)
                 found = found + np.einsum("k,knm->nm", share, one.noise.within)

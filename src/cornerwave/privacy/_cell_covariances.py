@@ -87,8 +87,10 @@ class MeasuredCells:
         heavy tails are small in most cells.
         """
         n, d = self.rows[:, None, None], len(self.everywhere)
+        # correlations of all rows with the deviations of this cell
         ratio = _diagonals(covariance) / np.maximum(np.diag(self.everywhere), 1e-300)
         size = np.sqrt(np.maximum(ratio, 0.0))
+        # a cell of d rows has half of the correlations of its own: fewer rows cannot know d of them
         mixed = n * covariance + d * size[:, :, None] * size[:, None, :] * self.everywhere
         return semidefinite(mixed / (n + d))
 
@@ -108,14 +110,17 @@ class MeasuredCells:
         """Return what is left of each coordinate by the best linear estimate in each cell."""
         q, away = float(np.sqrt(q2)), self.mean - drawn.m
         moments = self.inside + away[:, :, None] * away[:, None, :]  # E_c[(z - m)(z - m)']
+        # equation (2) of _whole_copy; of numbers (1 - q^2) S
         D = np.where(drawn.is_block, (1 - q) * (q * moments + drawn.B), 0.0)
         D = np.where(drawn.is_number, (1 - q2) * drawn.B, D)
         D += VANISHING * np.eye(len(drawn.m))  # what does not vary here would be singular
+        # each is what some linear estimate leaves, so the best leaves no more than the smaller one
         least = np.min([_left_of(C, D, q2) for C in self.covariances], axis=0)
         return np.asarray((self.weight * least).sum(axis=0))
 
 
 def _left_of(C: Floats, D: Floats, q2: float) -> Floats:
+    # the diagonal of C - q^2 C (q^2 C + D)^-1 C: equation (3)
     gain = np.linalg.solve(q2 * C + D, C)
     return np.asarray(_diagonals(C) - q2 * (C * gain).sum(axis=1))
 

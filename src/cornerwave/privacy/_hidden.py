@@ -87,6 +87,7 @@ class Hidden:
 
     def at(self, level: Level) -> dict[str, float]:
         """Return what a copy at a level of the lattice hides of each column, at least."""
+        # shares are kept for each hundredth, rounded down; what is promised holds between them
         place, least = level.thousandths // 10 - 1, self.promised(level)
         return {
             name: max(known[place], least) if place >= 0 else least
@@ -96,6 +97,7 @@ class Hidden:
     def promised(self, level: Level) -> float:
         """Return the privacy of a level: the share of every column that its copies hide."""
         place = level.thousandths
+        # privacy rises with the level, so the largest p whose level is not above this one
         fits = [p for p, needed in enumerate(self.needed, start=1) if 0 < needed <= place]
         return max(fits, default=0) / THOUSANDTHS
 

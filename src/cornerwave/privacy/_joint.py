@@ -31,6 +31,7 @@ def measure_hidden(sample: JointSample, persons: Sequence[PersonRows] = ()) -> H
     if persons:  # with noise 999, hardly more than the rows of a person show anyway
         ceilings = {name: min(most, float(hidden[name][-1])) for name, most in ceilings.items()}
     needed, bounds = levels_needed(hidden), copy.strongest_open()
+    # what is without noise counts beside other noisy columns, whichever reveals more
     strongest = {
         name: max(by_noisy, bounds.get(name, by_noisy), key=lambda each: each.share)
         for name, by_noisy in copy.strongest_noisy().items()
@@ -69,6 +70,7 @@ def lowered(hidden: Hidden, shares: Mapping[str, Sequence[float]]) -> Hidden:
         name: np.interp(places, known, np.array(least[name]) / known) * places for name in shares
     }
     needed = [
+        # a level serves if it serves the table at registration and the persons of now
         max(before, now) if before and now else 0
         for before, now in zip(hidden.needed, levels_needed(fine), strict=True)
     ]

@@ -1,6 +1,6 @@
 """What copies hide of a person from somebody who knows which rows are theirs.
 
-Of a row i of a person with m rows, whoever links them sees linear functions of all of them. The
+Of a row i of a person with m rows, anyone who links them sees linear functions of all of them. The
 ones that count, as x is alike in rows that are near in time and exchangeable else, are
 
     value x_i     mean of the person's x     change x_j - x_i     x of the rows before and after
@@ -109,6 +109,7 @@ def hidden_of_persons(rows: PersonRows) -> dict[str, Floats]:
         some.add_to(left, q2[places])
     hidden = {}
     for name in (*rows.names, *rows.categories):
+        # numbers alone hide 1 - q^2 of themselves; the ratio to it varies slowly with the level
         share = left.least(name) / (1 - q2[places])
         share = np.where(share > 1 - SLIGHT, 1.0, share)
         between = np.interp(np.arange(len(LATTICE)), places, share)
@@ -123,6 +124,7 @@ def _independent(shown: Floats) -> Floats:
         left = values.copy()
         for _ in range(2):  # once more, for rounding
             for each in basis:
+                # Gram-Schmidt
                 left -= (each @ left) * each
         size = float(np.linalg.norm(left))
         if size > DEPENDENT * float(np.linalg.norm(values)):
@@ -203,6 +205,7 @@ class _Class:
 def _classes(rows: PersonRows) -> Iterator[_Class]:
     """Yield classes of persons with like numbers of rows, each of enough persons."""
     kinds = len(_functions(rows.starts, 0, in_time=rows.in_time))
+    # an estimate with k coefficients needs several persons for each, or it fits chance
     coordinates = kinds * (len(rows.numbers) + sum(map(len, rows.categories.values())))
     coordinates += sum(len(each.numbers) + len(each.drawn) for each in rows.beside)
     least = max(LEAST_UNITS, PER_COORDINATE * coordinates, len(rows.sizes) // MOST_CLASSES)
@@ -287,6 +290,7 @@ class _Function:
         sizes = lengths_of(self.starts, len(self.at))
         if self.weights is None and other.weights is None:
             inside = np.bincount(rows, minlength=len(self.at))
+            # both are the mean, with a_j b_j = 1/m^2 for all rows of the person
             each = np.add.reduceat(inside, self.starts) / sizes**2
             yield np.arange(len(self.at)), np.repeat(each, sizes)
         elif self.weights is None:
@@ -358,6 +362,7 @@ class _Noise:
         number, knots = self.phi.shape[:2]
         columns = len(self.noise.shape)
         flat = self.phi[:, :, rows].reshape(number * knots, len(rows))
+        # E[(sum_j a_j Phi_j) (sum_j b_j Phi_j)'] for all pairs of functions, then times C_levels
         levels = (flat @ flat.T / len(rows)).reshape(number, knots, number, knots)
         person, within = self.noise.person, self.noise.within
         # coordinates go by column, then by function
@@ -367,6 +372,7 @@ class _Noise:
                 weights = np.zeros(knots)
                 for at, share in one.rows_shared_with(other, rows):
                     weights += np.bincount(self.near[at], share, minlength=knots) / len(rows)
+                # sum_j a_j b_j R_j: rows share R only with themselves
                 found[:, f, :, g] += np.einsum("k,knm->nm", weights, within)
         out = np.zeros((len(self.named), len(self.named)))
         at = number * columns

@@ -74,6 +74,7 @@ def reveal(Z: Floats, features: Sequence[OpenColumn], rows: int | None = None) -
 
     `rows` is how many rows the table has, if they are not all here.
     """
+    # the share of the table's rows that are here: groups are so many times larger in the table
     rate = 1.0 if rows is None else Z.shape[1] / max(rows, Z.shape[1])
     Z = standardised(Z)
     features = [each for each in features if each.values > 1]
@@ -94,6 +95,7 @@ def reveal(Z: Floats, features: Sequence[OpenColumn], rows: int | None = None) -
     enough = Z.shape[1] >= LEAST_FIT
     left = residuals(Z, features, strongest=strongest, sets=sets) if enough else Z.copy()
     fitted = np.nan_to_num(np.nanmean(left**2, axis=1), nan=1.0)
+    # R^2(F) is the largest of all estimates of it, so 1 - R^2 the least
     best = np.minimum(fitted, 1 - known)
     # groups and neighbours once more, of what the fit leaves: 1 - R^2 is a product then
     left /= np.sqrt(np.maximum(fitted, 1e-300))[:, None]
@@ -104,6 +106,7 @@ def reveal(Z: Floats, features: Sequence[OpenColumn], rows: int | None = None) -
         best = np.minimum(best, np.minimum(1 - of_all, fitted * (1 - of_rest)))
         together[each.of] = np.maximum(of_all, together.get(each.of, 0.0))
     best = np.clip(best, 0.0, 1.0)
+    # residuals with the mean square 1 - R^2, whichever estimate gave it
     left *= np.sqrt(best)[:, None]
     several = {names: own for names, own in together.items() if len(names) > 1 and own.any()}
     return Residuals(1 - best, left, cell_bins(features), alone, several)

@@ -204,7 +204,7 @@ class UnitRows:
         ends = like.ends if like else np.array([part_ends(row, PARTS) for row in numbers])
         ends = ends.reshape(len(numbers), PARTS - 1)
         words = [_of_numbers(row, own) for row, own in zip(numbers, ends, strict=True)]
-        words += [_of_cells(row) for row in cells]
+        words += [np.where(row == MISSING_BITS, _U(0), _short(row)) for row in cells]
         shape = len(words), len(hashes)
         return cls(rows, hashes, np.array(words, dtype=np.uint64).reshape(shape), ends)
 
@@ -273,10 +273,6 @@ def _of_numbers(numbers: Floats, ends: Floats) -> Words:
     parts = np.searchsorted(ends, numbers, side="left").astype(np.uint64) + _U(1)
     words = (parts << _U(32)) | _short((numbers + 0.0).view(np.uint64))  # -0 is 0
     return np.where(np.isnan(numbers), _U(0), words)
-
-
-def _of_cells(cells: Words) -> Words:
-    return np.where(cells == MISSING_BITS, _U(0), _short(cells))
 
 
 def _short(words: Words) -> Words:

@@ -152,6 +152,7 @@ def find_units(columns: Sequence[Looked], *, rows: int, of: str = "rows") -> lis
         return []
     some = [c.some(slice(SOME_ROWS)) for c in columns]
     less = len(some[0].codes)
+    # a row has rows - 1 partners in the table, and seen - 1 here
     found = _found(columns, _Rows((rows - 1) / (seen - 1)), some, _Rows((rows - 1) / (less - 1)))
     return [replace(unit, of=of) for unit in found]
 
@@ -182,6 +183,7 @@ def _found(
 def _place(unit: Unit) -> tuple[float, float]:
     """Return what units are sorted by: those first in which most columns agree."""
     part = any(name.endswith(PART) for name in unit.columns)
+    # then those that give away most of a value
     return -len(unit.agreeing) * (NEARLY if part else 1.0), unit.agreeing[0].value
 
 
@@ -197,6 +199,7 @@ def _judged(
     eligible = sorted(eligible, key=lambda each: -len(each.groups[0].sizes))[:MOST_CANDIDATES]
     noisy = [c for c in columns if c.noisy] if eligible else []
     signals = {c.name: (c, signal) for c in noisy if (signal := c.signal())}
+    # the first ones: more would cost time and hardly change the share that agrees
     signals = dict(list(signals.items())[:MOST_COLUMNS])
     # exp(-u) is ALPHA over all candidates and columns: see Agreement.chance
     u = math.log(max(1, len(eligible) * len(signals)) / ALPHA)
@@ -269,6 +272,7 @@ def _are_few(
         return True
     if not candidate.is_measured:
         return False
+    # columns that follow from one another agree together: they count as one
     held = _effective([signals[name] for name in strong])
     return held < MORE * _effective([*signals.values()])
 

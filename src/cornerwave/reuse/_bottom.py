@@ -161,7 +161,7 @@ class Density:
 
     @classmethod
     def of(cls, bottom: Bottom) -> "Density | None":
-        """Measure a column by its sketch; None for text, and for too few values to tell."""
+        """Measure a column by its sketch; None for text, and for too few values to know."""
         step, numbers = step_of(bottom.numbers), bottom.numbers[bottom.counts == 1]
         bands = min(BANDS, len(numbers) // EACH)
         if math.isnan(step) or not bands or not np.isfinite(numbers).all():

@@ -6,7 +6,7 @@
     missing         0
 
 The hash of a number is a multiplicative one, made of secret constants: a tenth of what AES
-would take. It spreads values as evenly as chance would, and tells nothing since it never
+would take. It spreads values as evenly as chance would, and reveals nothing since it never
 leaves: a ledger keeps the few hashes of its sample encrypted, and they are compared inside.
 
 Rounding to single precision in any type costs little: two values that it makes equal are a

@@ -49,6 +49,7 @@ class Run:
 
     def then(self, other: "Run") -> "Run":
         """Return this run and the one that follows as one."""
+        # a run shorter than the window has all of its rows at either end
         head = _cut(_joined(self.head, other.head), slice(None, _ENDS))
         tail = _cut(_joined(self.tail, other.tail), slice(-_ENDS, None))
         return Run(self.start, other.stop, head, tail)
@@ -93,7 +94,9 @@ class Order:
     ) -> "Order":
         """Learn windows from some stretches, and what neighbours are from others."""
         which = range(columns)
-        alike = [sum(_alike(each[column].hashes) for each in pairs) for column in which]
+        alike = [
+            sum(np.count_nonzero((h := s[c].hashes)[1:] == h[:-1]) for s in pairs) for c in which
+        ]
         return cls(
             windows=tuple(_windows([s[c].hashes for s in rows]) for c in which),
             steps=tuple(_union([_steps(s[c].numbers) for s in pairs]) for c in which),
@@ -136,6 +139,7 @@ def _runs(places: Ints, columns: Stretch) -> Iterator[tuple[int, Stretch]]:
         yield int(places[0]), columns
         return
     columns = tuple(Cells(cells.numbers, cells.hashes) for cells in columns)  # hashed at once
+    # rows in the order of their places, cut where the next place is not the next row
     order = np.argsort(places)
     cuts = [0, *np.flatnonzero(np.diff(places[order]) != 1) + 1, len(order)]
     for start, stop in pairwise(cuts):
@@ -149,10 +153,6 @@ def _cut(rows: Stretch, part: slice) -> Stretch:
 
 def _joined(one: Stretch, two: Stretch) -> Stretch:
     return tuple(a.then(b) for a, b in zip(one, two, strict=True))
-
-
-def _alike(cells: Words) -> int:
-    return int(np.count_nonzero(cells[1:] == cells[:-1]))
 
 
 def _windows(stretches: Sequence[Words]) -> Bottom:
@@ -173,5 +173,6 @@ def _union(parts: Sequence[Words]) -> Words:
     """Return the steps that occur in any part, if they are few."""
     if any(len(part) > FEW_STEPS for part in parts):
         return MANY_STEPS
+    # as few as that distinguish record numbers and calendars from measurements
     union = np.unique(np.concatenate([np.empty(0, dtype=np.uint64), *parts]))
     return union if len(union) <= FEW_STEPS else MANY_STEPS

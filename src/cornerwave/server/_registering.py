@@ -1,4 +1,4 @@
-"""Registering a table in the console: what was found in each column, and what shall happen to it.
+"""Registering a table in the console: what was found in each column, and what to do with it.
 
 Tables come from folders that the owner has allowed; nothing outside of them can be named. The
 form's controls are made from the declarations of choices: a field about the table has the key of
@@ -262,7 +262,7 @@ def choices_in(names: Sequence[str], stated: Mapping[str, str], together: Sequen
     """Return the choices of a form. Raises SourceError for one that is missing."""
     does = {name: stated.get(f"do-{i}", "") for i, name in enumerate(names)}
     if undecided := [name for name, do in does.items() if do not in WORDS]:
-        raise SourceError(f"{undecided[0]!r}: choose what shall happen to it")
+        raise SourceError(f"{undecided[0]!r}: choose what to do with it")
     keys = [name for name, do in does.items() if do in (KEY, KEY_AS_IS)]
     if len(keys) > 1:
         raise SourceError("one column identifies the rows, not several")

@@ -13,7 +13,7 @@ password and the cells.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -130,14 +130,12 @@ class DatabaseTable:
         listed = ", ".join(column.select for column in chosen) or "1"
         by = ", ".join(self.columns[name].order for name in self.order)
         statement = f"SELECT {listed} FROM {self.rows}" + (f" ORDER BY {by}" if by else "")  # noqa: S608 - names are quoted
-        with self._session() as opened, _asking(self.place):
+        here = session(self.place) if self.session is None else nullcontext(self.session)
+        with here as opened, _asking(self.place):
             for batch in opened.batches(statement):
                 arrays = [c.values(cells) for c, cells in zip(chosen, batch.columns, strict=False)]
                 if arrays:
                     yield pa.RecordBatch.from_arrays(arrays, names=list(columns))
-
-    def _session(self) -> AbstractContextManager[Session]:
-        return session(self.place) if self.session is None else nullcontext(self.session)
 
     @contextmanager
     def snapshot(self, key: str | None) -> Iterator["DatabaseTable"]:

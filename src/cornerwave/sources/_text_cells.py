@@ -283,7 +283,7 @@ class TypeGuess:
                     + "or the column is treated as a category"
                 )
         if marks:
-            return f"{marks} may stand for missing values: declare what does as missing"
+            return f"{marks} may be codes of missing values: declare those that are as missing"
         return None
 
     def take(self, text: pa.Array) -> bool:

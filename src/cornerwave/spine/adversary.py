@@ -74,12 +74,14 @@ def _drawn(each: Categories, pi: Floats) -> Floats:
     if each.base != UNIFORM:
         return pi
     even = np.full(len(pi), 1 / len(each.counts))
+    # each listed value has its own share 1/n of the even draws
     even[-1] = 1 - even[:-1].sum()  # all values that are too rare to be listed
     return even
 
 
 def _coded(cells: Words, most: int) -> Ints:
     """Return codes of values by their frequency; rare ones, and those beyond `most`, share one."""
+    # the words of several columns as one value, since a category may have several
     rows = np.ascontiguousarray(cells.T).view(f"V{8 * len(cells)}").ravel()
     _, own, counts = np.unique(
         cells[0] if len(cells) == 1 else rows, return_inverse=True, return_counts=True
@@ -96,6 +98,7 @@ def _banded(numbers: Floats) -> Ints:
     known = ~np.isnan(numbers)
     if not known.any():
         return np.full(len(numbers), BANDS)
+    # bands of as many rows each
     cuts = np.quantile(numbers[known], np.arange(1, BANDS) / BANDS)
     return np.where(known, np.searchsorted(cuts, numbers), BANDS)
 

@@ -94,6 +94,7 @@ class Continued:
         """How much it counts that two rows agree in a category: the bits of rows per change."""
         rows, later = self._followed
         rows, codes = rows[later == 0], self._all.codes  # what editions bring must not change it
+        # log2 of the rows per change: to agree in what rarely changes is worth more
         changes = (codes[:, rows] != codes[:, rows + 1]).sum(axis=1)
         # whole numbers: sums of them are the same on every machine
         return np.array([(len(rows) // max(each, 1)).bit_length() for each in changes.tolist()])
@@ -115,6 +116,7 @@ class Continued:
         histories = self._all
         persons, at, ends, source = self._beyond(donors)
         units = histories.units
+        # the id of the person and of the donor as one block, of which order matters
         blocks = np.ascontiguousarray(units[persons] ^ units[donors[persons]][:, ::-1])
         places, sources = [at[:0]], [at[:0]]
         for seam in range(SEAMS):
@@ -126,6 +128,7 @@ class Continued:
             following = self._following(source, persons, edition, words)
             goes = np.flatnonzero(following >= 0)
             following, edition = following[goes], edition[goes]
+            # follow the other history as far as it went by then, and no further than needed
             long = histories.ends(self._person[following], edition) - following
             long = np.minimum(long, ends[goes] - at[goes])
             steps = np.arange(long.sum()) - np.repeat(np.cumsum(long) - long, long)
@@ -149,6 +152,7 @@ class Continued:
         rows = np.flatnonzero(is_longer[self._person])
         person = self._person[rows]
         donor = donors[person]
+        # row i of a person takes row i of the donor, if that has come by the row's own edition
         there = histories.starts[donor] + rows - histories.starts[person]
         edition = histories.stamps[rows] % histories.editions
         beyond = there >= histories.ends(donor, edition)
@@ -166,10 +170,12 @@ class Continued:
             rows = np.flatnonzero(found < 0)
             state = _state(codes[keeping][:, source[rows]])
             for draw in range(DRAWN):
+                # several draws of two words, as in double hashing
                 random = words[rows, 0] + np.uint64(draw) * words[rows, 1]
                 drawn = pool.drawn(state, edition[rows], self._all.editions, random)
                 good = (drawn >= 0) & (self._person[drawn] != persons[rows])
                 agrees = codes[:, drawn] == codes[:, source[rows]]
+                # the best of DRAWN rows counts: the sum of the weights of its equal categories
                 score = np.where(good, self._weights @ agrees, -1)
                 better = score > best[rows]
                 best[rows] = np.where(better, score, best[rows])
@@ -181,6 +187,7 @@ def _state(codes: Codes) -> Words:
     """Return a word for the codes of each row (categories, rows)."""
     words = np.zeros(codes.shape[1], dtype=np.uint64)
     for own in codes:
+        # multiplied by 2^64 over the golden ratio, so that states spread over all words
         words = (words ^ (own.astype(np.int64).view(np.uint64))) * np.uint64(0x9E3779B97F4A7C15)
         words ^= words >> np.uint64(29)
     return words

@@ -36,10 +36,9 @@ from cornerwave.privacy import (
 )
 from cornerwave.spine.coordinates import NoisyNumbers, sampled_persons, sampled_rows
 from cornerwave.spine.frozen import Frozen
-from cornerwave.spine.holders import persons_holding
 from cornerwave.spine.linked import Linked, TableOfPersons
 from cornerwave.spine.missing import Draws, has_many_complete_rows
-from cornerwave.spine.person_counts import PersonCounts
+from cornerwave.spine.person_counts import PersonCounts, persons_holding
 from cornerwave.spine.person_curves import curve_noise
 from cornerwave.spine.person_sample import check_persons, person_noise
 from cornerwave.spine.survey import Survey, Surveyor
@@ -67,6 +66,7 @@ def freeze(
     shape = _noise_shape(survey, schema, shown)
     if linked is None and survey.persons is not None:
         check_persons(survey.persons, schema)
+    # with a unit, of a row i of a person u: Phi(t) L_C P_u + L_R P_i, of covariance at least S
     persons = linked.noise if linked else _person_noise(survey, schema, shape)
     shape = shape if persons is None else persons.shape
     lower = factor(shape)
@@ -157,6 +157,7 @@ def _person_noise(survey: Survey, schema: Schema, shape: Floats) -> PersonNoise 
         return None
     changing = survey.constants.varying if survey.constants else ()
     varying = [schema.perturbed.index(name) for name in changing]
+    # B + R, the same at all times; with a time also what is alike in rows that are near in time
     by_row = person_noise(sample, columns, shape, varying)
     if schema.time is None or not columns:
         return by_row
@@ -221,6 +222,7 @@ def _noise_shape(survey: Survey, schema: Schema, shown: NoisyNumbers) -> Floats:
     shape = noise_shape(K, complete)
     if shown.with_draws:
         shape = noise_shape(shape, shown.covariance)
+    # S_jj / K_jj - 1: a column of variance 0 has no noise, whatever it is divided by
     raised = np.diag(shape) / np.maximum(np.diag(K), 1e-300) - 1
     if (raised > WORTH_SAYING).any():
         pairs = zip(schema.perturbed, raised, strict=True)
@@ -251,6 +253,7 @@ def _check_size(moments: Moments, schema: Schema) -> None:
     for name, present in zip(schema.perturbed, moments.present, strict=True):
         if present < 2:
             raise ColumnError(f"{name!r} has fewer than 2 values; drop it")
+    # squares of the differences underflow: K would be 0 for values that differ
     for name in np.array(schema.perturbed)[moments.vanishing]:
         raise ColumnError(
             f"{str(name)!r}: its values are so close together that their variance, and with it "

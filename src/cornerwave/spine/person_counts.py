@@ -1,12 +1,23 @@
-"""How many persons a table with a unit has, how many rows each: what copies show of them."""
+"""How many persons a table with a unit has, how many rows each, and how many hold each value.
 
-from collections.abc import Iterator
+A name that one person has in ten rows is held by ten rows, and identifies that person. Of each
+value the least and the greatest word of the persons who hold it are known: the same word twice if
+that is one person. Both add up, in any order and any parts. Of other values the number of persons
+is about that of the rows over the rows that a person has.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cornerwave.columns import MISSING_BITS, Schema
-from cornerwave.spine.survey import Survey, Surveyor
+from cornerwave.arrays import Words
+from cornerwave.columns import MISSING_BITS, Encoded, Schema, Tally, cases
+from cornerwave.spine.person_sample import PersonSample
+
+if TYPE_CHECKING:
+    from cornerwave.spine.survey import Survey, Surveyor
 
 FEW = 5
 """A person stands out by a number of rows that fewer persons than this have."""
@@ -28,7 +39,7 @@ class PersonCounts:
     exact: bool
 
     @classmethod
-    def of(cls, surveyor: Surveyor, survey: Survey) -> "PersonCounts | None":
+    def of(cls, surveyor: "Surveyor", survey: "Survey") -> "PersonCounts | None":
         """Return those of a surveyed table; None if it has no unit."""
         if survey.persons is None:
             return None
@@ -43,7 +54,8 @@ class PersonCounts:
             most=int(sizes.max()),
             stand_out=round(alone / sample.share),
             unnamed=round(missing * survey.moments.rows),
-            exact=sample.share == 1.0 and _has_all_rows(survey),
+            # `missing` is exact if all rows were looked at for units
+            exact=sample.share == 1.0 and len(survey.units.ordered.hashes) == survey.moments.rows,
         )
 
     def sentences(self, schema: Schema) -> Iterator[str]:
@@ -92,12 +104,46 @@ def _rows(number: int) -> str:
     return "1 row" if number == 1 else f"{number:,} rows"
 
 
-def _has_all_rows(survey: Survey) -> bool:
-    return len(survey.units.ordered.hashes) == survey.moments.rows
-
-
-def _unnamed(surveyor: Surveyor, survey: Survey) -> float:
+def _unnamed(surveyor: "Surveyor", survey: "Survey") -> float:
     """Return the share of the rows that have no unit, by the rows looked at for units."""
     names = [column.name for column in surveyor.unit_columns.cells]
     cells = survey.units.ordered.cells[names.index(surveyor.schema.unit or "")]
     return float(np.mean(cells == MISSING_BITS)) if len(cells) else 0.0
+
+
+# --------------------------------------------------------------------------------------------------
+# How many persons hold a value of a category.
+
+
+Holders = Mapping[tuple[Any, ...], tuple[int, int]]
+
+
+def holders_of(columns: Sequence[Encoded], persons: Words) -> Holders:
+    """Return the holders of the values of some rows, given a word for the person of each."""
+    distinct, rows = cases(columns)
+    least = np.full(len(distinct), np.iinfo(np.uint64).max, dtype=np.uint64)
+    greatest = np.zeros(len(distinct), dtype=np.uint64)
+    np.minimum.at(least, rows, persons)
+    np.maximum.at(greatest, rows, persons)
+    words = zip(distinct, least.tolist(), greatest.tolist(), strict=True)
+    return {value: (low, high) for value, low, high in words if low <= high}
+
+
+def all_holders(one: Holders, other: Holders) -> Holders:
+    """Return the holders of values in two parts of a table."""
+    both = dict(one)
+    for value, (low, high) in other.items():
+        known = both.get(value, (low, high))
+        both[value] = min(low, known[0]), max(high, known[1])
+    return both
+
+
+def persons_holding(tally: Tally, holders: Holders, sample: PersonSample) -> Tally:
+    """Return about how many persons hold each value: exact if it is one."""
+    rows_each = float(np.mean(sample.counts[sample.starts]))
+    return Tally(
+        {
+            value: 1 if len(set(holders[value])) == 1 else max(2, round(rows / rows_each))
+            for value, rows in tally.items()
+        }
+    )

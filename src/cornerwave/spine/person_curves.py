@@ -64,11 +64,14 @@ def curve_noise(
     if len(knots) == 1:
         return by_row
     rows = _RowsInTime.of(sample, times, columns, knots)
+    # V_k near each knot, and D_k, half the covariance of differences of neighbours in time there
     near, D = rows.near_knots(rows.x), rows.near_knots(rows.changes, rows.between_neighbours) / 2
     C = rows.levels(near - D)
+    # L_C, with C_kk = V_k - D_k: what neighbours have in common belongs to the person
     person = _loadings(C, len(knots), columns, constant)
     of_levels = np.einsum("knq,kmq->knm", person, person)
     within = np.stack([without(covering(own), constant) for own in D])
+    # R_k = D_k + (V_k - C_kk - D_k)+, never less than D_k: else a change would be visible
     within = within + np.stack(
         [
             without(divided(v - c - d, constant, shape)[1], constant)
@@ -152,6 +155,8 @@ class _RowsInTime:
         # a person weighs as much as its rows: of m rows each has m - 1 partners
         weight = 1 / np.maximum(self.sizes - 1, 1)
         of_row = np.repeat(weight, self.sizes)
+        # least squares over pairs i != j of a person's rows: x_i x_j' ~ Phi_i C Phi_j'.
+        # All pairs less those of a row with itself, so that it is sums over persons and over rows
         gram = np.add.reduceat(_squares(self.phi), self.starts, axis=0)
         G = (gram * weight[:, None]).T @ gram
         sums = np.zeros((J, N, J, N))
@@ -173,6 +178,7 @@ class _RowsInTime:
         # [kk', ll'] -> [kl, k'l']
         G = G.reshape(J, J, J, J).transpose(0, 2, 1, 3).reshape(J * J, J * J)
         by_lag = self._by_lag(sums)
+        # where few persons have rows near both knots, what depends on the lag alone stands in
         ridge = RIDGE * max(float(weight.mean()), 1e-12)
         wanted = sums.transpose(0, 2, 1, 3).reshape(J * J, N * N)
         prior = by_lag.transpose(0, 2, 1, 3).reshape(J * J, N * N)
@@ -198,6 +204,7 @@ class _RowsInTime:
         found = np.empty((J, N, J, N))
         for k in range(J):
             for other in range(J):
+                # a Gaussian window over lags, as wide as the typical distance of knots
                 near = np.exp(-0.5 * ((lags - lags[k, other]) / width) ** 2)
                 total = np.einsum("kl,kalb->ab", near, sums)
                 found[k, :, other, :] = total / max(float((near * number).sum()), 1e-12)
@@ -222,6 +229,7 @@ def less_time(x: Floats, phi: Floats, starts: Ints, sizes: Ints) -> Floats:
     centred = phi - np.repeat(of_person, sizes, axis=0)
     means = np.add.reduceat(x, starts, axis=1) / sizes
     gram = centred.T @ centred
+    # the hats of a row add up to 1, so that within persons their sum is 0: singular without it
     gram += 1e-9 * max(float(np.trace(gram)), 1e-300) * np.eye(len(gram))
     effect = np.linalg.solve(gram, centred.T @ (x - np.repeat(means, sizes, axis=1)).T)
     left = x - (phi @ effect).T
@@ -246,6 +254,7 @@ def _loadings(C: Floats, knots: int, columns: int, constant: Ints) -> Floats:
     names, place = np.unique(level, return_inverse=True)
     place = place.reshape(knots, columns)
     pick = np.zeros((knots * columns, len(names)))
+    # the mean over knots of what is one level in all of them
     pick[np.arange(knots * columns), place.ravel()] = 1.0
     pick /= pick.sum(axis=0)
     flat = C.reshape(knots * columns, knots * columns)

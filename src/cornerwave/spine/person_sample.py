@@ -60,7 +60,7 @@ class PersonSample:
         sample = sample._take(order)
         first = _first_rows(sample.units)
         sizes = lengths_of(first, n)
-        return sample._counted(np.repeat(sizes, sizes))._trimmed()
+        return replace(sample, counts=np.repeat(sizes, sizes))._trimmed()
 
     def __add__(self, other: "PersonSample") -> "PersonSample":
         limit = min(self.limit, other.limit)
@@ -76,13 +76,10 @@ class PersonSample:
         )
         from_two = np.repeat([False, True], [len(one.units), len(two.units)])
         order = np.lexsort((both.rows, both.units))
+        # counts of a unit are those of its part: both parts are added up for units in both
         both, from_two = both._take(order), from_two[order]
-        return both._counted(_added(both.units, both.counts, from_two))._trimmed()
-
-    def _counted(self, counts: Ints) -> "PersonSample":
-        return PersonSample(
-            self.units, self.rows, counts, self.numbers, self.cells, self.most, self.limit
-        )
+        counts = _added(both.units, both.counts, from_two)
+        return replace(both, counts=counts)._trimmed()
 
     def _take(self, rows: Ints) -> "PersonSample":
         return PersonSample(
@@ -101,6 +98,7 @@ class PersonSample:
         sizes = lengths_of(first, len(self.units))
         kept = np.minimum(sizes, MOST_ROWS)
         place = np.arange(len(self.units)) - np.repeat(first, sizes)
+        # units are in the order of their hashes: the first whose rows fit together
         fits = np.cumsum(kept) <= self.most
         if len(fits):
             fits[0] = True
@@ -109,16 +107,7 @@ class PersonSample:
         rows = np.flatnonzero((place < MOST_ROWS) & np.repeat(fits, sizes))
         # other parts may have units before the first that does not fit here
         limit = self.units[first[~fits][0]] - np.uint64(1) if not fits.all() else self.limit
-        found = self._take(rows)
-        return PersonSample(
-            found.units,
-            found.rows,
-            found.counts,
-            found.numbers,
-            found.cells,
-            self.most,
-            min(self.limit, limit),
-        )
+        return replace(self._take(rows), limit=min(self.limit, limit))
 
     def at_most(self, rows: int) -> "PersonSample":
         """Return a sample of fewer rows."""
@@ -257,6 +246,7 @@ def _merged(
     units, values = units[order], values[:, order]
     first = _first_rows(units)
     if len(first) < len(units):
+        # 0 is missing: it is below every value, and is left out of the least one
         high = np.maximum.reduceat(values, first, axis=1)
         low = np.minimum.reduceat(np.where(values == 0, ALL, values), first, axis=1)
         differ = np.flatnonzero(((high > 0) & (low < high)).any(axis=1))
@@ -313,6 +303,7 @@ def person_noise(
         return PersonNoise.of(shape, np.zeros_like(shape), shape)
     # exact sums, as of K: the noise depends on every bit
     of_sums, of_differences = (Moments.of_columns(z).covariance for z in (one + two, one - two))
+    # x_i = b + r_i: differences have the covariance 2 D, sums 4 B + 2 D
     within = of_differences / 2
     for place in varying:
         within[place, place] += RARE_CHANGE * shape[place, place]

@@ -12,7 +12,7 @@ decide where it runs and where the copies go.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -20,8 +20,7 @@ import pyarrow as pa
 
 from cornerwave import _core, sizes
 from cornerwave.arrays import Floats, Ids, Ints, Words
-from cornerwave.choices import CATEGORY, KEY, PERTURBED, UNIT
-from cornerwave.columns import Categories, Column, Fingerprint, Finish, plain_type
+from cornerwave.columns import Fingerprint
 from cornerwave.errors import SourceChanged, SourceError
 from cornerwave.keyed import BlockFunction, Secrets, expand, room_for
 from cornerwave.levels import retention
@@ -43,11 +42,11 @@ from cornerwave.noise import (
     lattice_path,
     rows_of_block,
 )
-from cornerwave.sources import ENCODED_TEXT
-from cornerwave.spec import ColumnMetadata, CopyMetadata, CopySpec
+from cornerwave.spec import CopyMetadata, CopySpec
 from cornerwave.spine.continued import Tail
 from cornerwave.spine.frozen import Frozen
 from cornerwave.spine.histories import Histories
+from cornerwave.spine.look import describe, field_of
 from cornerwave.spine.missing import fill_missing
 from cornerwave.spine.rows import Group, RowSecrets, group_rows, pseudonyms, row_times
 from cornerwave.spine.sample import rank_draws
@@ -179,7 +178,7 @@ class Recipe:
         Refreshed text is dictionary-encoded on its way to the output.
         """
         return pa.schema(
-            [_field(column, self.frozen, wanted.finish) for column in self.frozen.schema.shown]
+            [field_of(column, self.frozen, wanted.finish) for column in self.frozen.schema.shown]
         )
 
     def metadata(self, wanted: CopySpec) -> CopyMetadata:
@@ -388,94 +387,3 @@ class Recipe:
             return pa.table(arrays, names=fields.names).cast(fields)
         except ValueError:
             raise SourceError("a value is missing where none was, or is of another kind") from None
-
-
-def describe(column: Column, frozen: Frozen, wanted: CopySpec) -> ColumnMetadata:
-    """Return what a recipient needs to know about a column to allow for its noise."""
-    type_ = frozen.source_types.field(column.name).type
-    schema, finish = frozen.schema, wanted.finish
-    is_pseudonym = column.name in (schema.pseudonym, schema.unit_pseudonym)
-    released = finish.type_of(column.name, type_) if column.name in finish.round else type_
-    marks = dict(frozen.reading.column_missing or ()) if frozen.reading else {}
-    shares = frozen.hidden.at(wanted.level)
-    about = ColumnMetadata(
-        role=column.role,
-        type=str(pa.string() if is_pseudonym else plain_type(released)),
-        unit=column.unit,
-        pseudonym=is_pseudonym if column.role in (KEY, UNIT) else None,
-        source=column.name if column.name in finish.names else None,
-        marks=marks.get(column.name),
-        hidden=next((h for names, h in shares.items() if column.name in names.split("+")), None),
-    )
-    if column.role == PERTURBED:
-        return _describe_number(about, column, frozen, wanted)
-    for categories in frozen.categories:
-        if column.name in categories.columns:
-            return _describe_category(about, categories, finish)
-    return about
-
-
-def _describe_number(
-    about: ColumnMetadata, column: Column, frozen: Frozen, wanted: CopySpec
-) -> ColumnMetadata:
-    place, finish = frozen.schema.perturbed.index(column.name), wanted.finish
-    # copies reveal the knots anyway, and they are no exact averages
-    knots = tuple(value for value, _ in frozen.scales[place].knots)
-    limits = finish.limits(
-        column.name,
-        frozen.source_types.field(column.name).type,
-        mean=float(frozen.mean[place]),
-        deviation=float(np.sqrt((1 + wanted.level.noise) * frozen.covariance[place, place])),
-        scale=frozen.scales[place],
-    )
-    return replace(
-        about,
-        transform=column.transform,
-        scores=len(knots) or None,
-        knots=knots or None,
-        excess=_excess(place, frozen, finish),
-        noise_with=frozen.noise_with.get(column.name) or None,
-        missing="hidden" if column.hide_missing else "shown",
-        spread=finish.spread.get(column.name),
-        rounded=limits.rounded,
-        clipped=limits.clipped,
-    )
-
-
-def _describe_category(
-    about: ColumnMetadata, categories: Categories, finish: Finish
-) -> ColumnMetadata:
-    # pooled values of a column that is not text are released as missing: one more value
-    as_missing = categories.pooled and bool((categories.combinations[-1] < 0).all())
-    together = tuple(finish.name_of(name) for name in categories.columns)
-    return replace(
-        about,
-        missing="hidden" if categories.hides_missing or as_missing else "shown",
-        base=categories.base,
-        pooled=categories.pooled,
-        categories=len(categories.counts),
-        together=together if len(together) > 1 else None,
-    )
-
-
-def _excess(place: int, frozen: Frozen, finish: Finish) -> dict[str, float] | None:
-    """Return by how much the noise exceeds the table's covariances, per unit of noise."""
-    names = [finish.name_of(name) for name in frozen.schema.perturbed]
-    found = dict(zip(names, frozen.excess[place].tolist(), strict=True))
-    return {name: value for name, value in found.items() if value} or None
-
-
-def _field(column: Column, frozen: Frozen, finish: Finish) -> pa.Field:
-    type_ = frozen.source_types.field(column.name).type
-    gaps = column.name in frozen.missing  # without any, Parquet takes and needs less
-    if column.role == PERTURBED:
-        type_ = finish.type_of(column.name, type_)
-        return pa.field(finish.name_of(column.name), type_, nullable=gaps)
-    if column.name in (frozen.schema.pseudonym, frozen.schema.unit_pseudonym):
-        return pa.field(finish.name_of(column.name), pa.string(), nullable=False)
-    plain = plain_type(type_)
-    if column.role != CATEGORY:
-        return pa.field(finish.name_of(column.name), plain)
-    gaps = gaps or any(each.draws_missing(column.name) for each in frozen.categories)
-    kind = ENCODED_TEXT if plain == pa.string() else plain
-    return pa.field(finish.name_of(column.name), kind, nullable=gaps)

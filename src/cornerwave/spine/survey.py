@@ -47,7 +47,7 @@ from cornerwave.columns import (
 from cornerwave.moments import Moments
 from cornerwave.privacy import FIRST, UnitColumns
 from cornerwave.reuse import Cells, Learned, TableMarks, kept_of
-from cornerwave.spine.holders import Holders, all_holders, holders_of
+from cornerwave.spine.person_counts import Holders, all_holders, holders_of
 from cornerwave.spine.person_sample import PersonSample, PersonValues, unit_hashes
 from cornerwave.spine.rows import Group, RowSecrets, row_times
 from cornerwave.spine.sample import ALL, Sample, hash_limit, knot_weights, rank_draws, row_hashes
@@ -170,6 +170,7 @@ class Surveyor:
     @property
     def joint_rows(self) -> int:
         """How many rows are sampled of all columns."""
+        # memory is bounded by cells, and a correlation by rows: neither less than LEAST_JOINT_ROWS
         columns = len(self.schema.perturbed) + len(self.schema.encoded)
         return min(JOINT_ROWS, max(LEAST_JOINT_ROWS, JOINT_CELLS // max(1, columns)))
 
@@ -376,6 +377,7 @@ class Sampler:
                 Scale(self.schema.column(name).transform) for name in self.schema.perturbed
             )
         rows = sample.ordered
+        # keyed weights: copies reveal the knots, which must not be exact functions of the rows
         ranked = dict(zip(self.columns, rows.numbers, strict=True))
         return tuple(
             rank_scale(

@@ -155,8 +155,8 @@ def _still_constant(content: bytes, new: PersonValues) -> PersonValues:
     if both.varying:
         raise ColumnError(
             f"{listed(sorted(both.varying))}: so far the same in all rows of a person, so that "
-            "copies have the same noise in all of them, and a change would lie bare; new rows have "
-            "another value. Leave such rows out, or register the table anew"
+            "copies have the same noise in all of them, and a change would be visible; new rows "
+            "have another value. Leave such rows out, or register the table anew"
         )
     return both
 

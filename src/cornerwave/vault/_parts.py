@@ -56,7 +56,7 @@ class Parts:
             self._whole = (last.number, self._open(sources[0], last.begins))
         else:
             raise SourceError(
-                f"{self._name!r} lies in {len(numbers)} parts, the registered table and each batch "
+                f"{self._name!r} is in {len(numbers)} parts, the registered table and each batch "
                 f"that followed; name them all in order, or one with all rows, not {len(sources)}"
             )
 

@@ -105,8 +105,8 @@ def update_table(
     _check_persons_can_change(dataset)
     if frozen.schema.key is None:
         raise ColumnError(
-            f"{dataset.name!r} has no key column, so nobody can say which row of the new table is "
-            "which of the old; append new rows, or register with a key"
+            f"{dataset.name!r} has no key column, so rows of the new table cannot be matched with "
+            "those of the old; append new rows, or register with a key"
         )
     source = replace(dataset.parts.batch(new), first=0)
     before = dataset.source if old is None else dataset.parts.of_last(old)
