@@ -19,11 +19,12 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Sequence
-from functools import wraps
+from functools import cache, wraps
 from inspect import Parameter, signature
 from typing import Annotated, Any
 
 import typer
+import typer.main
 
 from cornerwave.cli import _screen
 from cornerwave.cli._copies import again, release
@@ -161,7 +162,8 @@ def main(words: Sequence[str] | None = None) -> None:
 
 def _outcome(words: Sequence[str] | None) -> int:
     try:
-        app() if words is None else app(list(words), prog_name="cornerwave")
+        run = _every_command()
+        run() if words is None else run(list(words), prog_name="cornerwave")
     except Fault as fault:
         tell_places(str(fault), fault)
         return FAULT
@@ -173,6 +175,12 @@ def _outcome(words: Sequence[str] | None) -> int:
         tell_places(f"internal fault ({type(error).__name__})", error)
         return FAULT
     return 0
+
+
+@cache
+def _every_command() -> Callable[..., Any]:
+    """Return the commands with their options: to make them takes longer than a small command."""
+    return typer.main.get_command(app)
 
 
 def _hint(use: Sequence[str]) -> str:
