@@ -147,6 +147,78 @@ def test_shuffled_copies_are_audited_in_their_order(tmp_path):
     assert result.linked.total == PERSONS
 
 
+# --- times ---------------------------------------------------------------------------------------
+
+
+def series(persons=300, years=8, seed=0):
+    """Return a panel: income has a trend that all share, and follows its past; year is the time."""
+    rng = np.random.default_rng([seed, 29])
+    n = persons * years
+    who, year = np.repeat(np.arange(persons), years), np.tile(np.arange(years), persons)
+    income = rng.normal(size=n)
+    for k in range(n):
+        if year[k]:
+            income[k] = 0.95 * income[k - 1] + np.sqrt(1 - 0.95**2) * income[k]
+    return pa.table(
+        {
+            "person": [f"P{each}" for each in who],
+            "year": year + 1980,
+            "share": 0.7 * (year - 3.5) + rng.normal(0, 1, persons)[who] + rng.normal(0, 0.3, n),
+            "income": 50 + 9 * income,
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def panel(tmp_path_factory):
+    """Return a panel in the order of its shuffled copy, and the copy."""
+    folder = tmp_path_factory.mktemp("panel")
+    choices = {"unit": "person", "time": "year", "keep_order": False, "shuffle": True}
+    dataset, (copy,) = released(series(), folder, privacy=(0.5,), **choices)
+    dataset.write_in_copies_order(folder / "as_copied.arrow")
+    return folder / "as_copied.arrow", copy
+
+
+def short(found):
+    """Return which columns and kinds an audit finds short."""
+    return {(column, kind) for (_, column, kind), each in kinds(found).items() if each.short}
+
+
+def test_times_that_copies_hide_are_not_held_against_them(panel):
+    """Who knows the order of a person's rows knows the year: no copy hides it from them."""
+    source, copy = panel
+    found = audit(source, [copy])
+    assert short(found) == set()
+    left = kinds(found)
+    assert {column for _, column, _ in left} == {"year", "share", "income"}
+    assert left[(0,), "year", "value"].hidden > 0.45
+
+
+def instead(copy, name, values):
+    """Return a copy with other numbers in a column, and the same metadata."""
+    table, other = papq.read_table(copy), copy.with_name(f"other {name}.parquet")
+    papq.write_table(
+        table.set_column(table.schema.names.index(name), name, pa.array(values)), other
+    )
+    return other
+
+
+def test_a_time_that_copies_show_falls_and_so_does_what_it_does_to_everybody(panel):
+    source, copy = panel
+    true = pa.ipc.open_file(source).read_all()
+    shown = instead(copy, "year", np.asarray(true["year"]) + 0.1)
+    assert {("year", "value"), ("share", "change")} <= short(audit(source, [shown]))
+
+
+def test_the_order_in_time_counts_for_what_is_left_of_a_column(panel):
+    """A row's own noise, where income follows its past: the rows before and after average it."""
+    source, copy = panel
+    income = np.asarray(pa.ipc.open_file(source).read_all()["income"])
+    noise = np.random.default_rng(5).normal(0, income.std(), len(income))
+    bare = instead(copy, "income", income + noise)
+    assert ("income", "value") in short(audit(source, [bare]))
+
+
 # --- negative controls --------------------------------------------------------------------------
 
 

@@ -17,6 +17,12 @@ states. Copies of other tables of the same persons say more: what they show of a
 The order of a person's rows may say more, as in a series of years. Then the rows around a row and
 its place count too: against what is stated, or as a note where the owner chose to keep the order.
 
+In a table with a time there are two adversaries. One does not know the times, unless copies show
+them as they are, and estimates everything. The other knows the order of a person's rows in time,
+and so the time itself, and what it does to everybody: of numbers, what counts is the rest,
+
+    x_i - (d_i - mean d)' w        d dummies of the time of row i, w by least squares in persons
+
 The hidden share h = mean L / mean V of squares is compared with what is stated as in _whole, its
 error from person to person.
 """
@@ -37,13 +43,16 @@ from cornerwave.audit._everything import gather_rows
 from cornerwave.audit._fits import boost, ridge, split, standard
 from cornerwave.audit._other_tables import PersonsBeside
 from cornerwave.audit._whole import Left, Loss, WholeEvidence
-from cornerwave.choices import SHUFFLE
+from cornerwave.choices import KEPT, SHUFFLE
 
 MOST_LINKED_ROWS, MOST_OF_ONE = 1 << 15, 256
 """So many rows of persons are looked at, at most, and of one person."""
 
 MOST_LINKED = 48
 """Coordinates of a copy that estimate a column, its own and those closest to it in the copy."""
+
+MOST_TIMES, NOTHING = 48, 1e-12
+"""Times that are told apart at most, and a share of a variance that is rounding."""
 
 VALUE, MEAN, CHANGE = "value", "mean", "change"
 
@@ -195,6 +204,11 @@ class LinkedEvidence:
     total: int
     beside: Sequence[Floats] = ()
     """What copies of other tables show of the persons, copy by copy."""
+    when: Ints | None = None
+    """The rank of each row's time, which this adversary knows."""
+    time: str | None = None
+    in_time: "LinkedEvidence | None" = None
+    """The same rows in the order of their times, for somebody who knows these."""
 
     @classmethod
     def of(
@@ -217,12 +231,21 @@ class LinkedEvidence:
         rows, time = rows.taken(back), aligned.stated.time
         first = places[History(person).starts]
         beside = [_beside(whole, i, first, each) for i, each in enumerate(others)]
+        unordered = cls(rows, History(person), persons.unit, persons.count, beside)
         if time is None or time not in whole.source.schema.names:
-            return cls(rows, History(person), persons.unit, persons.count, beside)
+            return unordered
         when = _ranks(*whole.values_at(time, places[ascending]))[back]
-        in_time = np.lexsort((when, person))
-        history = History(person, in_time=True)
-        return cls(rows.taken(in_time), history, persons.unit, persons.count, beside)
+        order = np.lexsort((when, person))
+        series = replace(
+            unordered,
+            everything=rows.taken(order),
+            history=History(person, in_time=True),
+            when=when[order],
+            time=time,
+        )
+        if KEPT in aligned.stated.roles(time):
+            return series
+        return replace(unordered, in_time=series)
 
     @property
     def persons(self) -> int:
@@ -260,7 +283,11 @@ class LinkedEvidence:
         """Return what is estimated of each column, where there is enough of it that varies."""
         found = {}
         for target in self.everything.targets:
+            if target.name == self.time:
+                continue
             values = target.values
+            if self.when is not None and not target.category:
+                values = less_time(values, self.when, self.history)
             if kind == MEAN:
                 values = self.history.means(values)
             elif kind == CHANGE:
@@ -272,14 +299,15 @@ class LinkedEvidence:
 
     @cached_property
     def losses(self) -> list[tuple[tuple[int, ...], str, str, Loss]]:
-        """What each adversary leaves of each column and kind."""
+        """What each adversary leaves of each column and kind, with and without the times."""
         targets = {kind: self.targets(kind) for kind in (VALUE, MEAN, CHANGE)}
-        return [
+        alone = [
             (copies, name, kind, self._loss(shown, target, kind, ordered=self.everything.ordered))
             for copies, shown in self.adversaries
             for kind, columns in targets.items()
             for name, target in columns.items()
         ]
+        return alone if self.in_time is None else [*alone, *self.in_time.losses]
 
     def _loss(self, shown: LinkedView, target: Target, kind: str, *, ordered: bool) -> Loss:
         present, history = target.present, self.history
@@ -294,10 +322,10 @@ class LinkedEvidence:
         return replace(loss, rows=len(np.unique(clusters[present])))
 
     def judge(self, alpha: float) -> list[LinkedLeft]:
-        """Return what each adversary leaves beside what is stated."""
+        """Return what adversaries leave beside what is stated: the worse of two with one copy."""
         stated = self.everything.stated
         by_name = {target.name: target for target in self.everything.targets}
-        judged = []
+        judged: dict[tuple[tuple[int, ...], str, str], Left] = {}
         for copies, name, kind, loss in self.losses:
             shares = [stated.promised(i, by_name[name].columns) for i in copies]
             known = [share for share in shares if share is not None]
@@ -307,8 +335,10 @@ class LinkedEvidence:
                 loss = replace(loss, freedom=max(loss.freedom, int(loss.rows)))
             # Bonferroni over adversaries, columns and kinds
             each = alpha / len(self.losses)
-            judged.append((copies, loss.beside(name, share, each, kind)))
-        return judged
+            left = loss.beside(name, share, each, kind)
+            other = judged.get((copies, name, kind), left)
+            judged[copies, name, kind] = max(other, left, key=lambda found: found.off)
+        return [(copies, left) for (copies, _, _), left in judged.items()]
 
     @cached_property
     def in_order(self) -> list[tuple[int, Left]]:
@@ -334,6 +364,8 @@ class LinkedEvidence:
     @cached_property
     def learned(self) -> list[dict[str, float]]:
         """What boosting leaves of values, of each copy and some columns: also from the order."""
+        if self.in_time is not None:
+            return self.in_time.learned
         targets = list(self.targets(VALUE).values())[:LEARNED_COLUMNS]
         return [
             {each.name: self._boosted(shown, each) for each in targets}
@@ -402,6 +434,29 @@ def _ranks(values: Sequence[Any], codes: Ints) -> Ints:
     for rank, (_, k) in enumerate(held, start=1):
         ranks[k] = rank
     return np.asarray(ranks[codes])
+
+
+def less_time(values: Floats, when: Ints, history: History) -> Floats:
+    """Return numbers (k, n) less what time does to all persons: 0 where nothing else is left.
+
+    `when` are ranks of times; if these are many, those that are near count as one.
+    """
+    ranks = np.unique(when, return_inverse=True)[1]
+    many = int(ranks.max(initial=0)) + 1
+    bins = ranks if many <= MOST_TIMES else np.argsort(np.argsort(when)) * MOST_TIMES // len(when)
+    dummies = (bins == np.unique(bins)[1:, None]).astype(np.float64)
+    out = np.full(values.shape, np.nan)
+    for row, own in zip(out, values, strict=True):
+        held = np.isfinite(own)
+        own = own - own[held].mean() if held.any() else own
+        d = np.where(held, dummies, np.nan)
+        apart = [np.nan_to_num(z - history.spread(history.means(z))) for z in (d, own[None])]
+        effect = np.linalg.lstsq(apart[0].T, apart[1][0], rcond=1e-9)[0]
+        left = own - (dummies - dummies.mean(axis=1, keepdims=True)).T @ effect
+        # of a column that follows from person and time, rounding is left
+        none = np.nanvar(left) <= NOTHING * np.nanvar(own) if held.any() else True
+        row[:] = np.where(held, 0.0 if none else left, np.nan)
+    return out
 
 
 def _vote(history: History, rows: Floats) -> Floats:
