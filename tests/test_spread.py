@@ -11,7 +11,7 @@ import pyarrow.parquet as papq
 import pytest
 
 from cornerwave.audit import attack_copies, audit
-from cornerwave.columns import Spread, centre_of, spreads_of
+from cornerwave.columns import SameSpread, centre_of, spreads_of
 from cornerwave.errors import SourceError
 from cornerwave.levels import LATTICE, Level
 from cornerwave.miner import Copy
@@ -85,7 +85,7 @@ def test_the_raw_copy_comes_back_exactly(p: float, dataset: Dataset, copies: Any
         spread, grid = stated.column(name).spread, frozen.grid[place]
         raw, drawn = (on_scale(frozen, name, shown(copies[key], name)) for key in (("raw", p), p))
         assert np.array_equal(np.rint(spread.undone(drawn) / grid), np.rint(raw / grid))
-        moved = Spread(spread.centre + 0.01 * drawn.std(), spread.factor).undone(drawn)
+        moved = SameSpread(spread.centre + 0.01 * drawn.std(), spread.factor).undone(drawn)
         assert not (np.rint(moved / grid) == np.rint(raw / grid)).any()
     height = stated.column("height").spread.undone(shown(copies[p], "height"))
     assert np.array_equal(height, shown(copies["raw", p], "height"))
@@ -209,7 +209,7 @@ def test_a_raw_and_a_drawn_copy_of_one_level_do_not_show_the_last_row(
     """Who knows all rows but the last one subtracts them. Control: the exact mean as the centre."""
     x, raw = people()["height"], shown(copies["raw", 0.5], "height")
     factor = read_metadata(copies[0.5]).column("height").spread.factor
-    exact = Spread(float(x.mean()), factor).applied(raw)
+    exact = SameSpread(float(x.mean()), factor).applied(raw)
     found = ROWS * read_centre(raw, exact, factor) - x[:-1].sum()
     assert abs(found - x[-1]) < 1e-3 * x.std()
     ours = read_centre(raw, shown(copies[0.5], "height"), factor)
@@ -380,7 +380,7 @@ def test_metadata_that_cannot_be_are_refused(spread: Any) -> None:
     with pytest.raises(SourceError, match="'spread' must be"):
         CopyMetadata.read(stated, "a copy")
     right = {"columns": {"x": {"role": "perturbed", "spread": {"centre": 1.0, "factor": 0.5}}}}
-    assert CopyMetadata.read(right, "a copy").column("x").spread == Spread(1.0, 0.5)
+    assert CopyMetadata.read(right, "a copy").column("x").spread == SameSpread(1.0, 0.5)
 
 
 def test_at_every_level_factors_can_be_stated() -> None:

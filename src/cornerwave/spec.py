@@ -26,7 +26,7 @@ from cornerwave.choices import (
     UNIFORM,
     UNIT,
 )
-from cornerwave.columns import LEAST_FACTOR, Finish, Spread
+from cornerwave.columns import LEAST_FACTOR, Finish, SameSpread
 from cornerwave.errors import SourceError
 from cornerwave.kinds import (
     Json,
@@ -110,7 +110,7 @@ class CopySpec:
         """Return what `to_json` wrote; what is not kept has its default."""
         clip = {name: (low, high) for name, (low, high) in kept["clip"].items()}
         types, names = kept.get("types", {}), kept.get("names", {})
-        spread = {name: Spread(*own) for name, own in kept.get("spread", {}).items()}
+        spread = {name: SameSpread(*own) for name, own in kept.get("spread", {}).items()}
         return cls(
             level=Level(LATTICE[kept["level"] - 1]),
             finish=Finish(frozenset(kept["round"]), clip, types, names, spread),
@@ -152,7 +152,7 @@ class SpreadKind(Kind):
 
     def parsed(self, value: Any) -> Any:
         """Return it as it is used."""
-        return value if value is None else Spread(**value)
+        return value if value is None else SameSpread(**value)
 
 
 def stated(kind: Kind, *, always_of: tuple[str, ...] = ()) -> Any:
@@ -214,7 +214,7 @@ class ColumnMetadata:
     noise_with: Mapping[str, float] | None = stated(
         OrNull(TableOf(_FINITE, "a number for each column of linked tables"))
     )
-    spread: Spread | None = stated(OrNull(SpreadKind()))  # noqa: RUF009
+    spread: SameSpread | None = stated(OrNull(SpreadKind()))  # noqa: RUF009
     rounded: float | None = stated(
         OrNull(Number(_FINEST, _COARSEST, "a step from 1e-100 to 1e100")), always_of=(PERTURBED,)
     )
@@ -337,6 +337,6 @@ def _written(what: CopyMetadata | ColumnMetadata, role: str | None) -> Iterator[
 
 
 def _as_json(value: Any) -> Json:
-    if isinstance(value, Spread):
+    if isinstance(value, SameSpread):
         return {"centre": value.centre, "factor": value.factor}
     return list(value) if isinstance(value, tuple) else value

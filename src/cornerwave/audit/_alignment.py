@@ -25,7 +25,7 @@ from cornerwave.choices import SHUFFLE
 from cornerwave.columns import (
     AsLeft,
     Encoded,
-    Spread,
+    SameSpread,
     category_type,
     is_number,
     is_text,
@@ -279,7 +279,7 @@ class Aligned:
         """What the noise left where each copy shows 0, (M, N)."""
         return self._of_spreads(lambda spread: float(spread.undone(np.zeros(1))[0]), 0.0)
 
-    def _of_spreads(self, of: Callable[[Spread], float], otherwise: float) -> Floats:
+    def _of_spreads(self, of: Callable[[SameSpread], float], otherwise: float) -> Floats:
         found = [
             [of(spreads[name]) if name in spreads else otherwise for name in self.columns]
             for spreads in self.spreads

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from cornerwave.arrays import Floats
 from cornerwave.choices import CATEGORY, KEPT, KEY
-from cornerwave.columns import Spread, is_category
+from cornerwave.columns import SameSpread, is_category
 from cornerwave.errors import LevelError, SourceError
 from cornerwave.levels import Level
 from cornerwave.outputs import read_metadata
@@ -112,7 +112,7 @@ class Stated:
         """Whether a column was perturbed on the scale log(1+x)."""
         return any(about.transform == "log1p" for about in self.each(name))
 
-    def spread(self, copy: int, name: str) -> Spread | None:
+    def spread(self, copy: int, name: str) -> SameSpread | None:
         """Return how a copy states that it drew a number together, if it did."""
         return self.column(copy, name).spread
 

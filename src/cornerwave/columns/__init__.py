@@ -66,7 +66,7 @@ from cornerwave.columns._shown_values import (
     shown_parts,
     taken,
 )
-from cornerwave.columns._spread import LEAST_FACTOR, AsLeft, Spread, centre_of, spreads_of
+from cornerwave.columns._spread import LEAST_FACTOR, AsLeft, SameSpread, centre_of, spreads_of
 from cornerwave.columns._types import (
     DAYS,
     MISSING_BITS,
@@ -105,10 +105,10 @@ __all__ = [
     "Knots",
     "Limits",
     "RankDraws",
+    "SameSpread",
     "Scale",
     "Schema",
     "ShownPart",
-    "Spread",
     "Tally",
     "Thinned",
     "calendar_parts",

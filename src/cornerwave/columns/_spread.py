@@ -33,7 +33,7 @@ LEAST_FACTOR = 1e-6
 
 
 @dataclass(frozen=True)
-class Spread:
+class SameSpread:
     """Around which `centre` a column of a copy is drawn together, and by which `factor`."""
 
     centre: float
@@ -42,7 +42,7 @@ class Spread:
     def applied(self, t: Floats, out: Floats | None = None) -> Floats:
         """Return what is released of numbers, on their scale; in `out`, if it is given.
 
-        >>> Spread(10.0, 0.5).applied(np.array([10.0, 14.0])).tolist()
+        >>> SameSpread(10.0, 0.5).applied(np.array([10.0, 14.0])).tolist()
         [10.0, 12.0]
         """
         found = np.subtract(t, self.centre, out=out)
@@ -52,7 +52,7 @@ class Spread:
     def undone(self, z: Floats) -> Floats:
         """Return the numbers that are released as z, on their scale, to BITS bits.
 
-        >>> third = Spread(0.1, 1 / 3)
+        >>> third = SameSpread(0.1, 1 / 3)
         >>> third.undone(third.applied(np.array([0.5, -7.25]))).tolist()
         [0.5, -7.25]
         """
@@ -65,7 +65,7 @@ class Spread:
         return step / self.factor
 
 
-AsLeft = Mapping[str, Spread]
+AsLeft = Mapping[str, SameSpread]
 """How the columns of a copy were drawn together; those that are not named show what the noise
 left."""
 
@@ -112,7 +112,7 @@ def spreads_of(
     """
     each = zip(centres.items(), variance.tolist(), excess.tolist(), strict=True)
     return {
-        name: Spread(centre, factor_of(noise, variance=own, excess=more, rows=rows))
+        name: SameSpread(centre, factor_of(noise, variance=own, excess=more, rows=rows))
         for (name, centre), own, more in each
         if own > 0 and noise > 0
     }

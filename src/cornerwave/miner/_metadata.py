@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from cornerwave.arrays import Floats
 from cornerwave.choices import CATEGORY, KEPT, KEY, MARGINAL, PERTURBED, UNIT
-from cornerwave.columns import KNOTS, Spread, is_number, type_named
+from cornerwave.columns import KNOTS, SameSpread, is_number, type_named
 from cornerwave.errors import BiasWarning, ColumnError, LevelError, SourceError
 from cornerwave.levels import THOUSANDTHS, Level
 from cornerwave.outputs import METADATA_KEY, read_metadata
@@ -62,7 +62,7 @@ class CopyColumn:
     noise_with: Mapping[str, float] = field(default_factory=dict)
     scores: int = KNOTS
     knots: tuple[float, ...] = ()
-    spread: Spread | None = None
+    spread: SameSpread | None = None
 
     @property
     def step(self) -> float:
