@@ -56,7 +56,7 @@ class ColumnReport:
     share of its variance that a row's neighbours in the file reveal; `from_zero` is true of a
     number to be perturbed of which no sampled value is negative. `marks` stand for missing values
     in this column, if it has its own, in `marked` cells if they were found; `code` is a number
-    that may, and the sampled cells that hold it.
+    that may, and the sampled cells that hold it; `is_dated` is true of text that spells dates.
     """
 
     name: str
@@ -71,6 +71,7 @@ class ColumnReport:
     marks: tuple[str, ...] | None = None
     marked: int = 0
     code: tuple[int, int] | None = None
+    is_dated: bool = False
 
     @property
     def asks(self) -> tuple[str, ...]:
@@ -185,6 +186,7 @@ class Columns:
                 marks=self._marks.get(part.name),
                 marked=self._marked_cells(part.name),
                 code=code_for_missing(rows.column(part.name)) if part.name in known else None,
+                is_dated=recognised is not None and recognised.is_dated,
             )
 
     def _missing_marks(self, name: str) -> tuple[str, ...]:
@@ -198,7 +200,8 @@ class Columns:
     def _recognised(self, name: str, rows: pa.Table) -> Recognised | None:
         present = self.rows - self._missing[name]
         distinct = min(self._distinct[name].number, present)
-        return recognise(Seen.of(name, rows, distinct=distinct, present=present))
+        seen = Seen.of(name, rows, distinct=distinct, present=present, total=self.rows)
+        return recognise(seen)
 
     def _by_order(self, left_out: set[str]) -> dict[str, float]:
         """Return what neighbours reveal of the columns that would be perturbed or refreshed."""

@@ -21,6 +21,7 @@ from cornerwave.columns import (
     value_type,
 )
 from cornerwave.errors import SourceError
+from cornerwave.inspection._columns import RARE
 from cornerwave.keyed import KEY_BYTES, expand
 from cornerwave.levels import retention
 from cornerwave.noise import position_ids
@@ -201,6 +202,7 @@ class _Trial:
                 unit=_unit_in(proposed),
                 perturb=chosen.get("perturb", ()),
                 categorical=chosen.get("category", ()),
+                min_count=RARE,
             ),
         )
 

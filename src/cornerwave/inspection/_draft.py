@@ -23,7 +23,7 @@ from cornerwave.choices import (
 )
 from cornerwave.columns import LEAST_ROWS, SAFE_ROWS, listed, to_floats
 from cornerwave.errors import ColumnError
-from cornerwave.inspection._columns import ColumnReport
+from cornerwave.inspection._columns import RARE, ColumnReport
 from cornerwave.inspection._disclosure import Disclosure
 from cornerwave.outlook import see
 from cornerwave.sources import Source, open_source
@@ -46,7 +46,7 @@ def written(
     lines = [
         "# Edit this schema file, then register the table with it.",
         *([_to_decide(undecided)] if undecided else ()),
-        _line("min_count", 0),
+        _line("min_count", RARE),
         _line("together", disclosure.together),
         *([_line("time", time)] if time else ()),
         *_asked(asks),

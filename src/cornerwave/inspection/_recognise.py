@@ -15,16 +15,27 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cornerwave.arrays import Floats, Ints
 from cornerwave.columns import FEW_ROWS, is_text, to_floats, unit_of
 from cornerwave.inspection import _words
 from cornerwave.privacy import names_a_thing
 
 MANY = 100
 """Text of so many values is left to the owner, whatever it looks like,"""
+SHARE_OF_ANSWERS = 0.3
+"""If most rows have none, texts with this many values for each answer were written."""
 SHARE_OF_ROWS = 0.2
 """as is text with this many values for each row, if they are more than FEW_ROWS."""
 FEW_CODES = 10
 """Whole numbers of at most so many values are codes, unless their name suggests otherwise."""
+FEW_FLOATS = 5
+"""So are numbers with decimals, of at most so many values."""
+CODES_OF_KINDS = 50
+"""Whole numbers are, of at most so many values, if their name says so."""
+MOST_COUNTED = 30
+"""Larger whole numbers under the word for a thing, as school, count nothing: they name it."""
+FEWEST_TIMES = 15
+"""So many different numbers look like the hours and minutes of a clock, or do by chance."""
 LOOKED_AT = 1000
 """So many different values of a column are looked at."""
 LETTERS = 1000
@@ -58,23 +69,25 @@ LIFETIME = 40 * 365.25
 class Seen:
     """A column as far as it is looked at: `values` are different ones from the sampled rows.
 
-    `distinct` and `present` belong to the whole column; `beside` are the words of all columns.
+    `distinct` and `present` belong to the whole column, of `rows` rows; `beside` are the words of
+    all columns.
     """
 
     name: str
     values: pa.Array
     distinct: int
     present: int
+    rows: int
     beside: frozenset[str]
 
     @classmethod
-    def of(cls, name: str, rows: pa.Table, *, distinct: int, present: int) -> "Seen":
-        """Look at a column of the sampled rows."""
+    def of(cls, name: str, rows: pa.Table, *, distinct: int, present: int, total: int) -> "Seen":
+        """Look at a column of the sampled rows, of `total` rows."""
         values = pc.unique(rows.column(name)).drop_null()[:LOOKED_AT]
         if pa.types.is_floating(values.type):
             values = values.filter(pc.is_finite(values))
         beside = frozenset(w for each in rows.column_names for w in _words.words_of(each))
-        return cls(name, values, distinct, present, beside)
+        return cls(name, values, distinct, present, total, beside)
 
     @property
     def words(self) -> frozenset[str]:
@@ -92,6 +105,11 @@ class Seen:
         return self.distinct <= FEW_CODES and self.present >= 2 * self.distinct
 
     @property
+    def is_seldom_answered(self) -> bool:
+        """Whether most rows have no value, as under 'other, please specify'."""
+        return self.rows > FEW_ROWS and self.distinct > 2 and 2 * self.present < self.rows
+
+    @property
     def is_varied(self) -> bool:
         """Whether the values are too many to be a short list of kinds."""
         return self.distinct > FEW_ROWS and self.distinct > SHARE_OF_ROWS * self.present
@@ -103,6 +121,8 @@ class Recognised:
 
     do: str
     reason: str
+    is_dated: bool = False
+    """Whether it is text that spells dates: it names nobody."""
 
 
 def recognise(seen: Seen) -> Recognised | None:
@@ -163,10 +183,16 @@ _EMAIL = re.compile(r"(?<![\w.+-])[\w.+-]+@[\w-]+(\.[\w-]+)+")
 _URL = re.compile(r"(https?://|ftp://|www\.)\S+", re.I)
 _PHONE = re.compile(r"(\+|00?)?[\d(][\d ()/.-]{5,20}\d")
 _DAY = re.compile(r"\d{1,4}[-./]\d{1,2}[-./]\d{1,4}([ T].*)?")
+_YEARS = re.compile(r"(1[89]|20)\d\d ?[-–/] ?((1[89]|20)\d\d|\d\d)")
 _NUMBER = re.compile(r"[+-]?[\d.,]+(e[+-]?\d+)?", re.I)
 _PLACE = re.compile(r"[(\[]?-?\d{1,3}\.\d{2,}[,; ]+-?\d{1,3}\.\d{2,}[)\]]?")
 _CODE = re.compile(r"(?=.*\d)[0-9A-Za-z]+([-_:./][0-9A-Za-z]+)*")
 _TITLE = re.compile(r"(dr|mr|mrs|ms|miss|prof|herr|frau|mme|mlle|sr|sra|sig)\b\.? \S+", re.I)
+_THING = re.compile(
+    r"\b(air(field|lines?|port|ways)|college|co|company|corp|county|dept|gmbh|hospital|inc|"
+    r"inst(itute)?|int'?l|journal|llc|ltd|museum|park|plc|school|station|univ(ersity)?)\b",
+    re.I,
+)
 _WORD = r"[^\W\d_a-z][\w'’.-]*"
 _PERSON = re.compile(rf"{_WORD}(,? {_WORD}){{1,3}}")
 
@@ -211,7 +237,7 @@ def _phone(text: str) -> bool:
     return bool(
         _PHONE.fullmatch(text)
         and 7 <= sum(c.isdigit() for c in text) <= 15
-        and not _DAY.fullmatch(text)
+        and not (_DAY.fullmatch(text) or _YEARS.fullmatch(text))
         and (text[0] in "+0(" or (" " in text or "-" in text))
     )
 
@@ -234,7 +260,7 @@ def _contact(seen: Seen) -> str | None:
     for test, what in _SURE:
         if (share := _share(seen, test)) > SOME:
             return f"holds {what} ({share:.0%} of the values looked at)"
-    for test, what in _LIKELY:
+    for test, what in _LIKELY if seen.distinct > 1 else ():
         if (share := _share(seen, test)) > MOST:
             return f"looks like {what} ({share:.0%} of the values looked at)"
     return None
@@ -247,6 +273,12 @@ def _written(seen: Seen) -> str | None:
         return f"looks like free text, {words:.0f} words on average: it may name people"
     if words > CHOSEN_WORDS and seen.words & _words.WRITTEN:
         return "free text, according to its name: it may name people"
+    lettered = _share(seen, lambda text: any(c.isalpha() for c in text)) > MOST
+    if lettered and seen.is_seldom_answered and seen.distinct > SHARE_OF_ANSWERS * seen.present:
+        return (
+            f"{seen.present:,} answers in {seen.rows:,} rows, {seen.distinct:,} different ones: "
+            "written in people's own words?"
+        )
     return None
 
 
@@ -260,7 +292,11 @@ def _names(seen: Seen) -> str | None:
     if (called or plainly) and written and not few:
         whose = "the names of people" if words - _words.CALLED else "names, perhaps of people"
         return f"{whose}, according to its name ({seen.distinct:,} different ones)"
-    shaped = _share(seen, _PERSON.fullmatch)
+    if _share(seen, _THING.search) > MOST / 2:
+        return (
+            f"{seen.distinct:,} names of places or organisations" if seen.distinct >= MANY else None
+        )
+    shaped = 0.0 if words & _words.KINDS else _share(seen, _PERSON.fullmatch)
     if shaped > MOST and (seen.distinct >= MANY / 2 or seen.is_varied):
         return f"looks like names of people: {shaped:.0%} of the values are capitalised words"
     if words & _words.ROLES and written and seen.distinct > FEW_CODES:
@@ -273,7 +309,7 @@ def _by_name(seen: Seen) -> str | None:
     words = seen.words
     if seen.is_short_list or words & _words.MEASURED:
         return None
-    if words & _words.BIRTH:
+    if words & _words.BIRTH and not words & _words.OF_BIRTHS:
         return "a date or year of birth, according to its name: it finds people in other registers"
     if words & _words.OFFICIAL:
         return "a number that was given to one person or account, according to its name"
@@ -295,6 +331,13 @@ def _of_several(seen: Seen) -> str | None:
     )
 
 
+def _dates(seen: Seen) -> Recognised | None:
+    if _share(seen, _DAY.fullmatch) <= MOST or seen.distinct <= FEW_CODES:
+        return None
+    reason = f"{seen.distinct:,} different dates, written as text: convert them to dates, or drop"
+    return Recognised("decide", reason, is_dated=True)
+
+
 def _codes(seen: Seen) -> str | None:
     if _share(seen, _NUMBER.fullmatch) > MOST and seen.distinct >= MANY:
         return f"numbers written as text, {seen.distinct:,} different ones: codes?"
@@ -309,7 +352,7 @@ def _many(seen: Seen) -> str | None:
     return None
 
 
-_TEXT = (_contact, _by_name, _names, _written, _of_several, _codes, _many)
+_TEXT = (_contact, _by_name, _names, _written, _of_several, _dates, _codes, _many)
 
 # --- numbers ----------------------------------------------------------------------------
 
@@ -344,10 +387,48 @@ def _postal(seen: Seen) -> Recognised | None:
     return Recognised("category", "postal codes: numbers without a size, so a category")
 
 
-def _code(seen: Seen) -> Recognised | None:
-    if seen.distinct > FEW_CODES or seen.present < FEW_ROWS * 2 or seen.distinct < 2:
+def _number_of_a_thing(seen: Seen) -> Recognised | None:
+    """Return what numbers are that name a place, a school, a family: noise would name another."""
+    named = seen.words & _words.PLACES or (
+        seen.words & _words.HOLDERS and _most(seen) > MOST_COUNTED and seen.distinct > MOST_COUNTED
+    )
+    if not named or seen.words & _words.COUNTED or seen.distinct <= FEW_CODES:
         return None
-    if seen.words & _words.COUNTED:
+    if seen.distinct >= MANY or seen.is_varied:
+        return _decide(f"{OF_THINGS}, according to its name: {seen.distinct:,} values")
+    return Recognised(
+        "category", "numbers of places or things: names without a size, so a category"
+    )
+
+
+def _month(seen: Seen) -> Recognised | None:
+    if not seen.words & _words.MONTHS or _most(seen) > 12 or seen.distinct < 2:
+        return None
+    return Recognised("category", "months: the last is beside the first, so a category")
+
+
+def _clock(seen: Seen) -> Recognised | None:
+    """Return what hours and minutes written as one number are, as 1545: noise makes 1583 of it."""
+    values = np.array(seen.values.to_pylist(), dtype=np.int64)
+    hours, minutes = np.divmod(values, 100)
+    spread = len({*minutes.tolist()} - {0, 50}) > 0
+    written = values.min() >= 0 and 10 <= hours.max() <= 24 and minutes.max() < 60
+    if not (written and spread and seen.distinct >= FEWEST_TIMES):
+        return None
+    return Recognised("category", "hours and minutes written as one number, so a category")
+
+
+def _most(seen: Seen) -> int:
+    """Return the largest size of a value."""
+    ends = pc.min_max(seen.values).as_py()
+    return max(-int(ends["min"]), int(ends["max"]))
+
+
+def _code(seen: Seen) -> Recognised | None:
+    if seen.present < FEW_ROWS * 2 or seen.distinct < 2:
+        return None
+    many = CODES_OF_KINDS if seen.words & _words.CODED else FEW_CODES
+    if seen.distinct > many or (seen.words & _words.COUNTED and seen.distinct > 2):
         return None
     return Recognised(
         "category",
@@ -355,7 +436,17 @@ def _code(seen: Seen) -> Recognised | None:
     )
 
 
-_WHOLE = (_card, _record, _by_name, _of_several, _postal, _code)
+_WHOLE = (
+    _card,
+    _record,
+    _by_name,
+    _of_several,
+    _postal,
+    _number_of_a_thing,
+    _month,
+    _clock,
+    _code,
+)
 
 
 def _whole_floats(seen: Seen) -> Recognised | None:
@@ -366,8 +457,18 @@ def _whole_floats(seen: Seen) -> Recognised | None:
         max(-ends["min"], ends["max"]) > EXACT
         or not pc.all(pc.equal(values, pc.floor(values))).as_py()
     ):
-        return None
+        return _code_with_decimals(seen)
     return _first(_WHOLE, replace(seen, values=values.cast(pa.int64())))
+
+
+def _code_with_decimals(seen: Seen) -> Recognised | None:
+    """Return what grades are, such as 0, 0.5 and 1."""
+    if seen.distinct > FEW_FLOATS or _code(seen) is None:
+        return None
+    return Recognised(
+        "category",
+        f"{seen.distinct} different numbers, taken as codes; perturb what counts or measures",
+    )
 
 
 def _birth(seen: Seen) -> str | None:
@@ -376,10 +477,18 @@ def _birth(seen: Seen) -> str | None:
     days = to_floats(seen.values, seen.name)
     if not str(unit_of(seen.values.type)).startswith("days"):
         days = days / 86_400
+    if (_days_of_months(days) == 1).all():  # months, as in a time series
+        return None
     low, high = np.quantile(days, [0.05, 0.95])
     if high - low > LIFETIME and seen.distinct >= MANY:
         return f"dates over {(high - low) / 365.25:.0f} years: dates of birth?"
     return None
+
+
+def _days_of_months(days: Floats) -> Ints:
+    """Return which day of its month each day since 1970 is."""
+    dates = np.floor(days).astype("datetime64[D]")
+    return np.asarray((dates - dates.astype("datetime64[M]")).astype(np.int64) + 1)
 
 
 def _position(seen: Seen) -> str | None:

@@ -19,8 +19,6 @@ from cornerwave.inspection._disclosure import KNOWN
 from cornerwave.inspection._recognise import IDENTIFIER, OF_THINGS
 from cornerwave.privacy import Unit, UnitColumns, find_units, names_a_thing
 
-NEARLY = 0.8
-"""What is called like an identifier is proposed if this share of as many columns agree in it."""
 MOST_AGREEING = 5
 """So many columns that agree are named."""
 _ROLES = {DOES[PERTURBED]: PERTURBED, DOES[CATEGORY]: CATEGORY}
@@ -42,12 +40,12 @@ def units_in(rows: pa.Table, total: int, proposed: Mapping[str, str]) -> list[Un
 def unit_to_propose(reports: Sequence[ColumnReport], units: Sequence[Unit]) -> Unit | None:
     """Return the unit to propose: one column of whole numbers or text that names enough persons.
 
-    It is the one in which most columns agree, or nearly so and called like an identifier.
+    It is the one in which most columns agree, of those that are called like an identifier if
+    there are any: a time or a size may group rows that agree, and names nobody.
     """
     usable = [unit for unit in units if unit.can_be_declared(_naming(reports))]
-    most = max((len(unit.agreeing) for unit in usable), default=0)
-    near = [unit for unit in usable if len(unit.agreeing) >= NEARLY * most]
-    return next((u for u in near if names_a_thing(u.columns[0])), near[0] if near else None)
+    called = [unit for unit in usable if names_a_thing(unit.columns[0])]
+    return max(called or usable, key=lambda unit: len(unit.agreeing), default=None)
 
 
 def repeated_identifier(reports: Sequence[ColumnReport], rows: pa.Table, total: int) -> Unit | None:
@@ -68,7 +66,9 @@ def _is_identifier(report: ColumnReport) -> bool:
 
 
 def _naming(reports: Sequence[ColumnReport]) -> set[str]:
-    return {r.name for r in reports if r.type.endswith("string") or "int" in r.type}
+    return {
+        r.name for r in reports if "int" in r.type or (r.type.endswith("string") and not r.is_dated)
+    }
 
 
 def with_units(

@@ -53,7 +53,7 @@ NUMBERS = IDS | _words("""
 OFFICIAL = _words("""
     ssn sin nin nhs passport ausweis steuernummer steuerid taxid tin cpf cnpj curp rfc dni nif
     nie codicefiscale bsn pesel personnummer insee aadhaar licence license plate kennzeichen
-    vin iban bic konto kontonummer account kreditkarte creditcard card ccnum imei mac
+    vin iban bic konto kontonummer account kreditkarte creditcard card ccnum imei mac isbn orcid
 """)
 """Words for numbers that an office, a bank or a maker gave to one person or thing."""
 
@@ -69,6 +69,36 @@ BIRTH = _words("""
     geburtsjahr geboren geb naissance nacimiento nascita nascimento geboorte fodsel fodelse
     urodzenia narozeni syntyma рождения
 """)
+OF_BIRTHS = _words("""
+    weight length height order rate rates place defect interval control gewicht poids peso
+""")
+"""Words that make a birth a measurement."""
+PLACES = _words("""
+    canton community constituency country county district municipality nation parish
+    precinct province region state village ward bezirk gemeinde kreis land commune departement
+    municipio pais provincia
+""")
+"""Words for places: a number under them is a name."""
+HOLDERS = _words("""
+    child clinic cluster family farm firm hospital household mother psu pupil school site station
+    store student teacher tract tree woman worker schule krankenhaus ecole escuela
+""")
+"""Words for people and things: so is a number under these, unless it is small enough to count."""
+KINDS = _words("""
+    airline airport brand breed cause city color colour company country county course crop
+    department diagnosis disease drug field genus hospital industry institution island item job
+    maker manufacturer medium model occupation operator organisation organization party plant
+    position product profession publisher race region religion school sector species sport state
+    station store street subject team town trade treatment type university variety
+""")
+"""Words for kinds and places: capitalised words under them are not people."""
+MONTHS = _words("""
+    month monat mois mes mese maand
+""")
+CODED = _words("""
+    cat category cd class code codes course grp group industry kategorie klasse occupation
+""")
+"""Words for a number that stands for a kind."""
 LATITUDE = _words("""
     lat latitude latitud breite breitengrad latitudine
 """)
