@@ -11,13 +11,15 @@ import numpy as np
 import pyarrow as pa
 
 from cornerwave import _core, sizes
-from cornerwave.arrays import Floats, Ids, Words
+from cornerwave.arrays import Flags, Floats, Ids, Words
 from cornerwave.columns import (
     MISSING_BITS,
     Encoded,
     Fingerprint,
     Schema,
     fill_floats,
+    hash_texts,
+    is_text,
     key_ids,
     macs,
     one_chunk,
@@ -65,10 +67,24 @@ def row_ids(start: int, table: pa.Table, schema: Schema, secrets: RowSecrets) ->
     return key_ids(_whole(table, schema.key), secrets.ids, schema.key)
 
 
-def unit_ids(ids: Ids, table: pa.Table, schema: Schema, secrets: RowSecrets) -> Ids:
-    """Return the ids of the units that rows belong to; a row without one is a unit of its own."""
+def unit_ids(
+    ids: Ids,
+    table: pa.Table,
+    schema: Schema,
+    secrets: RowSecrets,
+    encoded: Encoded | None = None,
+) -> Ids:
+    """Return the ids of the units that rows belong to; a row without one is a unit of its own.
+
+    `encoded` is their column, if that was encoded already.
+    """
     assert schema.unit is not None
     column = _whole(table, schema.unit)
+    apart = encoded
+    if apart is None and pa.types.is_dictionary(column.type):
+        apart = Encoded.of(column, schema.unit)
+    if apart is not None and _are_hashed_once(apart):
+        return _units_of(ids, apart, secrets)
     if pa.types.is_dictionary(column.type):  # where a missing value may be one of the values
         column = column.dictionary_decode()
     found = key_ids(column.drop_null(), secrets.units, schema.unit)
@@ -77,6 +93,28 @@ def unit_ids(ids: Ids, table: pa.Table, schema: Schema, secrets: RowSecrets) -> 
     missing = column.is_null().to_numpy(zero_copy_only=False)
     units = np.empty_like(ids)
     units[~missing] = found
+    return _with_lone_rows(units, ids, missing, secrets)
+
+
+def _are_hashed_once(column: Encoded) -> bool:
+    """Whether to hash distinct units alone: of others a value may have several texts."""
+    type_ = column.values.type
+    has_one_text = is_text(type_) or pa.types.is_integer(type_)
+    return has_one_text and len(column.values) <= len(column.codes)
+
+
+def _units_of(ids: Ids, column: Encoded, secrets: RowSecrets) -> Ids:
+    """Return the ids of the units of rows, of which each distinct one is hashed once."""
+    found = hash_texts(column.values, secrets.units)
+    missing = column.codes < 0
+    if not missing.any():
+        return found.take(column.codes, axis=0)
+    units = np.vstack([found, np.zeros((1, 2), dtype=np.uint64)])[column.codes]
+    return _with_lone_rows(units, ids, missing, secrets)
+
+
+def _with_lone_rows(units: Ids, ids: Ids, missing: Flags, secrets: RowSecrets) -> Ids:
+    """Fill in the ids of rows without a unit: each is a unit of its own."""
     alone = np.ascontiguousarray(ids[missing])
     units[missing] = BlockFunction(secrets.units)(alone, room_for(len(alone))).reshape(-1, 2)
     return units
@@ -120,7 +158,9 @@ class Group:
             )
             for name in schema.encoded
         }
-        units = ids if schema.unit is None else unit_ids(ids, table, schema, secrets)
+        units = ids
+        if schema.unit is not None:
+            units = unit_ids(ids, table, schema, secrets, encoded[schema.unit])
         return cls(table, ids, units, words, numbers, encoded)
 
     def recognised(self, secrets: RowSecrets) -> tuple[Fingerprint, Words]:
