@@ -33,13 +33,14 @@ from cornerwave.noise import (
     position_ids,
 )
 from cornerwave.privacy import Hidden
-from cornerwave.sources import open_source
+from cornerwave.sources import Source, open_source
 from cornerwave.spine import histories as histories_module
 from cornerwave.spine import person_sample
 from cornerwave.spine.continued import Tail
 from cornerwave.spine.frozen import Frozen
 from cornerwave.spine.histories import Histories, HistoryRows
 from cornerwave.spine.person_sample import PersonSample, PersonValues
+from cornerwave.spine.recipe import Recipe
 from cornerwave.vault import Vault
 from tests.conftest import decide, freeze_table, survey_of
 from tests.panels import panel, persons_of, with_column, with_gaps
@@ -334,6 +335,56 @@ def made(table, frozen, noise, key=KEY, **options):
         recipe.histories = Histories.of(rows, frozen.categories, recipe.noise_secrets.missing)
     make_copies(source, recipe, outputs, **options)
     return [output.table for output in outputs]
+
+
+def read_in_turn(*tables):
+    """A source that is another table at each reading; it notes which columns were read."""
+    given, columns = iter(tables), []
+
+    def batches(names):
+        columns.append(set(names))
+        return next(given).select(list(names)).to_batches()
+
+    return Source(tables[0].schema, batches), columns
+
+
+def changed_for_persons(table):
+    """The table with another sex, another unit, another order in time, a row less, and no rows."""
+    sex, unit, day = (table[name].to_pylist() for name in ("sex", "patient", "day"))
+    yield with_column(table, "sex", pa.array(["m" if sex[0] == "f" else "f", *sex[1:]]))
+    yield with_column(table, "patient", pa.array([unit[-1], *unit[1:]]))
+    yield with_column(table, "day", pa.array([day[1], day[0], *day[2:]]))
+    yield table.slice(1)
+    yield table.slice(0, 0)
+
+
+@pytest.mark.parametrize("how", [{"keep_order": True}, {"key": "id", "shuffle": True}])
+def test_a_table_that_is_another_one_while_histories_are_taken_is_refused(vault, how, monkeypatch):
+    """Histories are taken from few columns, before a pass that looks at all of them writes."""
+    table = with_column(panel(), "day", pa.array(np.arange(300.0) % 7))
+    table = with_column(table, "id", pa.array(np.arange(300)))
+    drop = {} if "key" in how else {"drop": ["id"]}
+    vault.register("people", table, unit="patient", time="day", few_rows=True, **how, **drop)
+
+    def copied(*tables):
+        source, columns = read_in_turn(*tables)
+        release = vault.dataset("people", source=source).release(to="a", noise=4.0)
+        return release.to_arrow(), columns
+
+    expected, read = copied(table, table)
+    assert read[0] == {"patient", "sex", "stage", "day"} | ({"id"} if "key" in how else set())
+    assert read[1] > read[0]
+    for other in changed_for_persons(table):
+        for turns in ((other, table), (table, other)):
+            with pytest.raises(SourceChanged, match="not the registered table"):
+                copied(*turns)
+    # what is not taken may change in between: nothing comes of it
+    weight = pa.array(table["weight"].to_numpy() + 1)
+    assert copied(with_column(table, "weight", weight), table)[0].equals(expected)
+    # negative control: unless the two are compared, others come in the place of persons
+    monkeypatch.setattr(Recipe, "histories_taken", property(lambda _: None, lambda *_: None), False)
+    sex = ["m" if cell == "f" else "f" for cell in table["sex"].to_pylist()]
+    assert copied(with_column(table, "sex", pa.array(sex)), table)[0]["sex"] != expected["sex"]
 
 
 def test_what_is_frozen_of_persons_comes_back_bit_for_bit():

@@ -85,11 +85,16 @@ def engine_for(
 
 
 def history_rows(
-    source: "Source", frozen: "Frozen", secrets: "RowSecrets", ends: "Sequence[int]", whole: str
+    source: "Source",
+    frozen: "Frozen",
+    secrets: "RowSecrets",
+    ends: "Sequence[int]",
+    whole: str | None,
 ) -> "HistoryRows":
     """Return the categories of all persons of a table.
 
-    The rows of each edition end at `ends`; `whole` is the fingerprint of all. Raises
+    The rows of each edition end at `ends`; `whole` is the fingerprint of all, None if the pass
+    that writes will look whether the same histories come from the registered table. Raises
     SourceChanged for rows that cannot be those of the registered table.
     """
     from cornerwave.engines._passes import HistoryPass, registered_rows

@@ -50,7 +50,7 @@ from cornerwave.sources import Address
 from cornerwave.spec import CopyMetadata, CopySpec
 from cornerwave.spine.frozen import Frozen
 from cornerwave.spine.histories import Histories
-from cornerwave.spine.recipe import NoiseSecrets, Recipe
+from cornerwave.spine.recipe import NoiseSecrets, Recipe, Recognised
 from cornerwave.spine.rows import RowSecrets, group_rows, row_ids
 
 
@@ -69,6 +69,7 @@ class CopyPlan:
     batch: int | None
     past: Past | None
     histories: Histories | None
+    histories_taken: Fingerprint | None
 
     def recipe(self) -> Recipe:
         """Return the recipe of the copies."""
@@ -82,7 +83,7 @@ class CopyPlan:
             batch=self.batch,
             past=self.past,
         )
-        recipe.histories = self.histories
+        recipe.histories, recipe.histories_taken = self.histories, self.histories_taken
         return recipe
 
     def write(
@@ -91,7 +92,7 @@ class CopyPlan:
         """Write copies of rows to new files; yield the receipt, unless there are no rows."""
         with ExitStack() as hidden:
             files: list[CopyFile] = []
-            found = Fingerprint.nothing()
+            found = Recognised()
             for ids, table in groups:
                 if not files:
                     files = [hidden.enter_context(file) for file in self._files(recipe, part)]
@@ -195,9 +196,14 @@ class OrderedCopyJob:
             yield ids_in(part, mark), part.select(names)
 
 
-def _receipt(part: int | None, found: Fingerprint, files: Sequence[Written]) -> bytes:
-    sums, written = [int(word) for word in found.sums], [asdict(file) for file in files]
-    return json.dumps({"part": part, "rows": found.rows, "sums": sums, "files": written}).encode()
+def _receipt(part: int | None, found: Recognised, files: Sequence[Written]) -> bytes:
+    receipt = {
+        "part": part,
+        "table": str(found.table),
+        "histories": str(found.histories),
+        "files": [asdict(file) for file in files],
+    }
+    return json.dumps(receipt).encode()
 
 
 # --------------------------------------------------------------------------------------------------

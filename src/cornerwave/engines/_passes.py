@@ -6,7 +6,7 @@ survey   everything that registration learns; no key twice, what the order of th
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from cornerwave.arrays import Ids, Ints, Words
 from cornerwave.choices import KEEP_ORDER, SHUFFLE
-from cornerwave.columns import Scale, Schema, listed, one_chunk, to_floats
+from cornerwave.columns import Encoded, Fingerprint, Scale, Schema, listed, one_chunk, to_floats
 from cornerwave.editions import Ranges
 from cornerwave.errors import ColumnError, SourceChanged, SourceError, SourceLost, warn
 from cornerwave.passes import Adding, Found, Pass, Result_co
@@ -30,9 +30,16 @@ from cornerwave.privacy import (
 )
 from cornerwave.sources import Progress, Source, silent
 from cornerwave.spine.frozen import Frozen
-from cornerwave.spine.histories import HistoryRows, row_words
+from cornerwave.spine.histories import CHANGED, HistoryRows, row_words, taken_from
 from cornerwave.spine.person_sample import PersonValues, constant_columns
-from cornerwave.spine.rows import Group, RowSecrets, row_ids, row_times, unit_ids
+from cornerwave.spine.rows import (
+    Group,
+    RowSecrets,
+    encoded_cells,
+    row_ids,
+    row_times,
+    unit_ids,
+)
 from cornerwave.spine.sample import Sample
 from cornerwave.spine.survey import Sampler, Survey, Surveyor, no_rows
 
@@ -371,19 +378,33 @@ def _revealed(
 class HistoryPass(Adding[Block, HistoryRows]):
     """Collects the categories of all persons; `ends` is where the rows of each edition end.
 
-    `whole` is the fingerprint of all rows: with those of another table, what replaces a history
-    would be another one, and the difference of two copies would show who was replaced.
+    With histories of another table, what replaces a person would be another one, and the
+    difference of two copies would show who was replaced. So either all columns are read, and have
+    to have the fingerprint `whole`; or, where the same rows are read again by the pass that writes,
+    only what is taken. What is taken has a fingerprint of its own, and the pass that writes takes
+    the same from its rows: it ends well only if the whole table has the registered fingerprint
+    (`Recipe.check`), and if the same was taken from it. A table that changed between the two passes
+    cannot pass both, whether it was another one before or after, or changed and changed back.
     """
 
     frozen: Frozen
     rows: RowSecrets
     ends: tuple[int, ...]
-    whole: str
+    whole: str | None
 
     @property
     def reads(self) -> list[str]:
-        """The columns that it looks at: all that have a part in the fingerprint."""
-        return self.frozen.schema.used
+        """The columns that it looks at: all that have a part in the fingerprint, or a few."""
+        schema = self.frozen.schema
+        if self.whole is not None:
+            return schema.used
+        return [name for name in (schema.key, schema.time) if name is not None] + self._encoded
+
+    @property
+    def _encoded(self) -> list[str]:
+        """The categories, and the unit."""
+        schema = self.frozen.schema
+        return [name for name in schema.encoded if name not in schema.kept]
 
     def nothing(self) -> HistoryRows:
         """Return no rows."""
@@ -391,25 +412,29 @@ class HistoryPass(Adding[Block, HistoryRows]):
 
     def of(self, block: Block, known: HistoryRows) -> HistoryRows:
         """Collect those of some rows."""
-        schema = self.frozen.schema
-        group = Group.of(block.ids, block.table, schema, self.rows)
+        schema, fingerprint = self.frozen.schema, Fingerprint.nothing()
+        if self.whole is None:
+            cells: Mapping[str, Encoded] = encoded_cells(block.table, schema, self._encoded)
+        else:
+            group = Group.of(block.ids, block.table, schema, self.rows)
+            cells, fingerprint = group.encoded, group.fingerprint(self.rows)
+        assert schema.unit is not None
+        units = unit_ids(block.ids, block.table, schema, self.rows, cells[schema.unit])
         editions = np.searchsorted(self.ends, block.places, side="right")
         words = row_words(block.ids)
         times = row_times(block.table, schema)
         # rows without a time and without a key are in the order of the file
         order = block.places.astype(np.float64) if schema.key is None else np.zeros(len(words))
         order = order if times is None else times
-        rows = words, group.units, editions, order, self.frozen.codes(group)
-        return HistoryRows((rows,), group.fingerprint(self.rows))
+        codes = self.frozen.codes(cells)
+        taken = taken_from(block.ids, units, times, codes, self.rows.fingerprint)
+        return HistoryRows(((words, units, editions, order, codes),), fingerprint, taken)
 
     def finish(self, found: HistoryRows) -> HistoryRows:
         """Return those of all rows. Raises SourceChanged for another table."""
-        if str(found.fingerprint) != self.whole:
-            raise SourceChanged(
-                "this is not the registered table: a value or a row differs, perhaps in a batch "
-                "that was appended. Persons are replaced by others of the whole table, so nothing "
-                "was written. Restore the registered table"
-            )
+        is_whole = self.whole is None or str(found.fingerprint) == self.whole
+        if not is_whole or found.taken.rows != self.ends[-1]:
+            raise SourceChanged(CHANGED)
         return found
 
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from cornerwave.arrays import Ids, Words
 from cornerwave.choices import KEY, SHUFFLE
-from cornerwave.columns import Fingerprint, Schema
+from cornerwave.columns import Schema
 from cornerwave.engines._passes import Block, registered_rows, seen_in, survey_rows
 from cornerwave.engines._shuffle import plain_table, shuffled
 from cornerwave.engines.sorted_keys import KeepKeys, SortedKeys
@@ -21,7 +21,7 @@ from cornerwave.outputs import METADATA_KEY
 from cornerwave.passes import Found, Pass, Result_co, add_up, in_threads
 from cornerwave.sources import Progress, Source, silent
 from cornerwave.spec import ColumnMetadata, CopyMetadata
-from cornerwave.spine.recipe import Recipe
+from cornerwave.spine.recipe import Recipe, Recognised
 from cornerwave.spine.rows import RowSecrets, numbered, row_ids, unit_ids
 from cornerwave.spine.survey import Survey, Surveyor
 
@@ -113,10 +113,10 @@ def make_copies(
     Raises SourceChanged if the table is not the registered one: then nothing of what was
     written may be shown to anybody.
     """
-    schema, found = recipe.frozen.schema, None
+    schema, found = recipe.frozen.schema, Recognised()
     is_shuffled = schema.order == SHUFFLE
 
-    def work(group: tuple[Any, pa.Table]) -> tuple[Fingerprint, list[Any]]:
+    def work(group: tuple[Any, pa.Table]) -> tuple[Recognised, list[Any]]:
         first, table = group  # the ids of shuffled rows, else the number of the first row
         ids = first if is_shuffled else row_ids(first, table, schema, recipe.row_secrets)
         part, copies = recipe.copies(ids, table)
@@ -127,8 +127,8 @@ def make_copies(
         for part, encoded in made:
             for output, rows in zip(outputs, encoded, strict=True):
                 output.append(rows)
-            found = part if found is None else found + part
-            progress(part.rows)
+            found = found + part
+            progress(part.table.rows)
     recipe.check(found)
 
 

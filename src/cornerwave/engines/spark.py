@@ -21,7 +21,6 @@ from functools import cached_property, reduce
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from cornerwave.choices import SHUFFLE
@@ -54,7 +53,7 @@ from cornerwave.errors import ClusterError, ColumnError, CornerwaveError, ExtraM
 from cornerwave.outputs import Folder, Written
 from cornerwave.passes import Found, Pass, Result_co
 from cornerwave.sources import TEXT_ENDINGS, Progress, Source, parquet_parts, silent
-from cornerwave.spine.recipe import Recipe
+from cornerwave.spine.recipe import Recipe, Recognised
 from cornerwave.spine.rows import RowSecrets
 
 LARGEST_CLOSURE = 1 << 20
@@ -115,7 +114,7 @@ class Receipt:
     """What a machine reports to have written: a file of each copy."""
 
     part: int | None
-    fingerprint: Fingerprint
+    found: Recognised
     files: tuple[Written, ...]
 
     @classmethod
@@ -124,8 +123,8 @@ class Receipt:
         try:
             receipt = json.loads(content)
             files = tuple(map(Written.of, receipt["files"]))
-            sums = np.array(receipt["sums"], dtype=np.uint64)
-            return cls(receipt["part"], Fingerprint(int(receipt["rows"]), sums), files)
+            table, histories = (Fingerprint.read(receipt[of]) for of in ("table", "histories"))
+            return cls(receipt["part"], Recognised(table, histories), files)
         except (ValueError, KeyError, TypeError, OverflowError):
             raise ClusterError("a machine of the cluster sent something else than a receipt") from (
                 None
@@ -161,6 +160,7 @@ def copies_on_spark(
         batch=recipe.batch,
         past=recipe.past,
         histories=recipe.histories,
+        histories_taken=recipe.histories_taken,
     )
     if frozen.schema.order == SHUFFLE:
         buckets = bucket_count(frozen.rows, len(frozen.schema.used))
@@ -171,10 +171,10 @@ def copies_on_spark(
     receipts = [Receipt.of(found) for _, _, found in notes]
     # a frame has no numbers of parts, but its parts are collected in their order
     receipts.sort(key=lambda receipt: receipt.part or 0)
-    found = Fingerprint.nothing()
+    found = Recognised()
     for receipt in receipts:
-        found = found + receipt.fingerprint
-        progress(receipt.fingerprint.rows)
+        found = found + receipt.found
+        progress(receipt.found.table.rows)
     recipe.check(found)
     for number, copy in enumerate(copies):
         copy.take([receipt.files[number] for receipt in receipts])

@@ -20,6 +20,7 @@ from cornerwave.choices import ReadingSettings
 from cornerwave.columns import (
     Categories,
     Column,
+    Encoded,
     Knots,
     RankDraws,
     Scale,
@@ -33,7 +34,6 @@ from cornerwave.noise import NOISE_FORMAT, PersonNoise
 from cornerwave.privacy import Hidden, JointShares, MostRevealing, Remedy, Shown, unreachable
 from cornerwave.spine.missing import Draws
 from cornerwave.spine.person_counts import PersonCounts
-from cornerwave.spine.rows import Group
 from cornerwave.spine.survey import on_scales
 
 
@@ -96,10 +96,14 @@ class Frozen:
             return numbers
         return np.stack([s.backward(row) for s, row in zip(self.scales, numbers, strict=True)])
 
-    def codes(self, group: Group) -> Codes:
-        """Return the codes of all categories of some rows (categories, rows)."""
-        each = [c.encode(group.columns_of(c.columns)) for c in self.categories]
-        return np.array(each, dtype=np.int32).reshape(len(each), len(group.ids))
+    def codes(self, cells: Mapping[str, Encoded]) -> Codes:
+        """Return the codes of all categories of some rows (categories, rows).
+
+        `cells` are their columns, and the unit's, whose rows count where there is no category.
+        """
+        rows = len(next(iter(cells.values())).codes)
+        each = [c.encode([cells[name] for name in c.columns]) for c in self.categories]
+        return np.array(each, dtype=np.int32).reshape(len(each), rows)
 
     def left_by_joint(self, level: Level) -> dict[str, float]:
         """Return what the better of the linear and the joint adversary leaves of each column.

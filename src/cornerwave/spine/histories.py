@@ -36,6 +36,12 @@ from cornerwave.spine.continued import Continued, Tail
 
 LEAST = 20
 """Persons of a class: a donor is one of them, perhaps the person itself."""
+CHANGED = (
+    "this is not the registered table: a value or a row differs, perhaps in a batch that was "
+    "appended. Persons are replaced by others of the whole table, so nothing was written. Restore "
+    "the registered table"
+)
+"""What is said of a table that histories cannot be taken from."""
 
 
 @dataclass(frozen=True)
@@ -43,14 +49,20 @@ class HistoryRows:
     """Rows of persons: words that identify them, units, editions, order, codes of categories.
 
     The rows of a person are in the order of their times, or of the file; of rows that have neither
-    a time nor a place, by their words. `a + b` has the rows of both, in parts.
+    a time nor a place, by their words. `a + b` has the rows of both, in parts. `fingerprint` is
+    that of the table they were taken from, if it was looked at, `taken` that of what was taken.
     """
 
     parts: tuple[tuple[Words, Ids, Ints, Floats, Codes], ...] = ()
     fingerprint: Fingerprint = field(default_factory=Fingerprint.nothing)
+    taken: Fingerprint = field(default_factory=Fingerprint.nothing)
 
     def __add__(self, other: "HistoryRows") -> "HistoryRows":
-        return HistoryRows(self.parts + other.parts, self.fingerprint + other.fingerprint)
+        return HistoryRows(
+            self.parts + other.parts,
+            self.fingerprint + other.fingerprint,
+            self.taken + other.taken,
+        )
 
     def trimmed(self) -> "HistoryRows":
         """Return the same: all rows are needed."""
@@ -226,6 +238,18 @@ class _Persons:
         drawing = total == 0
         drawing[first] = draws
         return cls(every[at], (np.concatenate([first[pools], first]), begins, many, drawing))
+
+
+def taken_from(
+    ids: Ids, units: Ids, times: Floats | None, codes: Codes, secret: bytes
+) -> Fingerprint:
+    """Return the fingerprint of what histories take from some rows.
+
+    What else they depend on, the place of a row that has no key, is in its id.
+    """
+    when = [] if times is None else [times.view(np.uint64)]
+    words = np.vstack([units.T, *when, codes.astype(np.int64).view(np.uint64)])
+    return Fingerprint.of(ids, words, expand(secret, "histories"))
 
 
 def row_words(ids: Ids) -> Words:

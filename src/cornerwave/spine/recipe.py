@@ -12,14 +12,14 @@ decide where it runs and where the copies go.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
 
 from cornerwave import _core, sizes
-from cornerwave.arrays import Floats, Ids, Ints, Words
+from cornerwave.arrays import Codes, Floats, Ids, Ints, Words
 from cornerwave.columns import Fingerprint
 from cornerwave.errors import SourceChanged, SourceError
 from cornerwave.keyed import BlockFunction, Secrets, expand, room_for
@@ -45,7 +45,7 @@ from cornerwave.noise import (
 from cornerwave.spec import CopyMetadata, CopySpec
 from cornerwave.spine.continued import Tail
 from cornerwave.spine.frozen import Frozen
-from cornerwave.spine.histories import Histories
+from cornerwave.spine.histories import CHANGED, Histories, taken_from
 from cornerwave.spine.look import describe, field_of
 from cornerwave.spine.missing import fill_missing
 from cornerwave.spine.rows import Group, RowSecrets, group_rows, pseudonyms, row_times
@@ -84,6 +84,17 @@ class NoiseSecrets(Secrets):
         )
 
 
+@dataclass(frozen=True)
+class Recognised:
+    """The fingerprint of some rows, and that of what histories take from them, if it is needed."""
+
+    table: Fingerprint = field(default_factory=Fingerprint.nothing)
+    histories: Fingerprint = field(default_factory=Fingerprint.nothing)
+
+    def __add__(self, other: "Recognised") -> "Recognised":
+        return Recognised(self.table + other.table, self.histories + other.histories)
+
+
 class Recipe:
     """How the copies of a dataset are made: what is frozen, what is wanted, and the secrets."""
 
@@ -106,7 +117,9 @@ class Recipe:
         self.dataset, self.frozen, self.wanted = dataset, frozen, tuple(wanted)
         self.edition, self.batch, self.past = edition, batch, past
         self.histories: Histories | None = None
-        """The categories of all persons: an engine fills them in if the table needs them."""
+        """The categories of all persons: they are filled in if the table needs them."""
+        self.histories_taken: Fingerprint | None = None
+        """What they were taken from, if the table was not checked then: it is when this writes."""
         self._pasts: list[HistoryReader] = []
         self.row_secrets, self._noise_secrets = rows, noise
         self._levels = sorted({each.level.noise for each in self.wanted})
@@ -125,20 +138,29 @@ class Recipe:
         """What the noise comes from, for an engine that makes copies elsewhere."""
         return self._noise_secrets
 
-    def copies(self, ids: Ids, table: pa.Table) -> tuple[Fingerprint, list[pa.Table]]:
-        """Return the rows' part of the fingerprint, and one table for each wanted copy.
+    def copies(self, ids: Ids, table: pa.Table) -> tuple[Recognised, list[pa.Table]]:
+        """Return what recognises the rows, and one table for each wanted copy.
 
         Raises SourceError for rows that cannot be those of the registered table.
         """
         try:
             group = Group.of(ids, table, self.frozen.schema, self.row_secrets)
-            numbers, categories = self.perturbed(group), self.refreshed(group)
+            numbers = self.perturbed(group)
+            codes = self.frozen.codes(group.encoded) if self.needs_histories else None
+            categories = self.refreshed(group) if codes is None else self._replaced(group, codes)
             made = dict(zip(self._levels, zip(numbers, categories, strict=True), strict=True))
             shown = self._without_noise(group)
             tables = [self._copy(w, shown, *made[w.level.noise]) for w in self.wanted]
-            return group.fingerprint(self.row_secrets), tables
+            return self._recognised(group, codes), tables
         except pa.ArrowException:  # its words may quote a cell
             raise SourceError("a column no longer holds values of its kind") from None
+
+    def _recognised(self, group: Group, codes: Codes | None) -> Recognised:
+        table, secret = group.fingerprint(self.row_secrets), self.row_secrets.fingerprint
+        if codes is None or self.histories_taken is None:
+            return Recognised(table)
+        times = row_times(group.table, self.frozen.schema)
+        return Recognised(table, taken_from(group.ids, group.units, times, codes, secret))
 
     def places(self, ids: Ids) -> Words:
         """Return where rows stand in shuffled copies: (n, 2) words to sort by, first word first.
@@ -156,11 +178,17 @@ class Recipe:
         """Return what stands for the units of rows in copies: the same for all rows of a unit."""
         return pseudonyms(units, self._noise_secrets.units)
 
-    def check(self, found: Fingerprint | None) -> None:
-        """Raise SourceChanged unless this is the fingerprint of the registered table."""
+    def check(self, recognised: Recognised) -> None:
+        """Raise SourceChanged unless all rows are those of the registered table.
+
+        And those that histories were taken from.
+        """
+        found, taken = recognised.table, self.histories_taken
         if str(found) == self.frozen.fingerprint:
+            if taken is not None and str(taken) != str(recognised.histories):
+                raise SourceChanged(CHANGED)
             return
-        rows = found.rows if found else 0
+        rows = found.rows
         if rows != self.frozen.rows:
             what = f"it has {rows:,} rows, but {self.frozen.rows:,} were registered"
         elif self.frozen.schema.key is None:
@@ -295,8 +323,6 @@ class Recipe:
     def refreshed(self, group: Group) -> list[dict[str, pa.Array]]:
         """Return the refreshed category columns by name, for each level, ascending."""
         copies: list[dict[str, pa.Array]] = [{} for _ in self._levels]
-        if self.needs_histories:
-            return self._replaced(group)
         refreshers = self._refreshers.pop() if self._refreshers else self._new_refreshers()
         moved = self._moved_cells.of(group.ids)
         ids = np.ascontiguousarray(group.ids[moved])
@@ -316,10 +342,10 @@ class Recipe:
         """Whether categories belong to persons, who are replaced by others."""
         return self.frozen.persons is not None and bool(self.frozen.categories)
 
-    def _replaced(self, group: Group) -> list[dict[str, pa.Array]]:
+    def _replaced(self, group: Group, own: Codes) -> list[dict[str, pa.Array]]:
         """Return the categories of rows, some with the history of another person."""
         assert self.histories is not None
-        own, copies = self.frozen.codes(group), []
+        copies = []
         for donors, tail in self._donors:
             codes = self.histories.replaced(group.ids, own, donors, tail)
             columns = zip(self.frozen.categories, codes, strict=True)

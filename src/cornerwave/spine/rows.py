@@ -152,12 +152,7 @@ class Group:
             for piece in table.column(name).chunks:
                 fill_floats(piece, name, row[at : at + len(piece)])
                 at += len(piece)
-        encoded = {
-            name: (Encoded.of if name in (*schema.kept, schema.unit) else Encoded.of_category)(
-                _whole(table, name), name
-            )
-            for name in schema.encoded
-        }
+        encoded = encoded_cells(table, schema, schema.encoded)
         units = ids
         if schema.unit is not None:
             units = unit_ids(ids, table, schema, secrets, encoded[schema.unit])
@@ -195,6 +190,17 @@ class Group:
     def columns_of(self, names: Sequence[str]) -> list[Encoded]:
         """Return some encoded columns."""
         return [self.encoded[name] for name in names]
+
+
+def encoded_cells(table: pa.Table, schema: Schema, names: Sequence[str]) -> dict[str, Encoded]:
+    """Return columns of some rows by their values. Raises ColumnError for what has no text."""
+    as_they_are = (*schema.kept, schema.unit)
+    return {
+        name: (Encoded.of if name in as_they_are else Encoded.of_category)(
+            _whole(table, name), name
+        )
+        for name in names
+    }
 
 
 def group_rows(schema: Schema) -> int:

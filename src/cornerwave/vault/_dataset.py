@@ -167,16 +167,22 @@ class Dataset:
         """Give a recipe the categories of all persons, of the whole table, if it needs them."""
         if not recipe.needs_histories:
             return
-        own, family = self.history_rows(rows.edition), self.frozen.family
+        family = self.frozen.family
+        # a batch's release, or that of one of several tables, does not read all the rows again
+        is_read_again = rows.batch is None and family is None
+        own = self.history_rows(rows.edition, checked=not is_read_again)
         tables = [
             own if family and name == family.table else self._sibling(name).history_rows()
             for name in (family.tables if family else ())
         ]
         secret, categories = recipe.noise_secrets.missing, recipe.frozen.categories
         recipe.histories = Histories.of(own, categories, secret, tables)
+        recipe.histories_taken = own.taken if is_read_again else None
 
-    def history_rows(self, edition: int | None = None) -> HistoryRows:
+    def history_rows(self, edition: int | None = None, *, checked: bool = True) -> HistoryRows:
         """Return the categories of all persons, of the whole table up to an edition.
+
+        Unless `checked`, the table may be another one than was registered.
 
         Where they are kept, as each of several linked tables needs them, they are read once.
         """
@@ -185,7 +191,8 @@ class Dataset:
             return self._histories[number]
         ends, secrets = [each.rows for each in editions], RowSecrets.of(self._key.derive)
         source = self.parts.of(self.portion(edition=edition))
-        found = history_rows(source, self.frozen, secrets, ends, editions[-1].whole)
+        whole = editions[-1].whole if checked else None
+        found = history_rows(source, self.frozen, secrets, ends, whole)
         if self._keeps_histories:
             self._histories[number] = found
         return found
