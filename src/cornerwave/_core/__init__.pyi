@@ -59,6 +59,24 @@ def carry_over(
     after: Floats,
 ) -> None: ...
 
+# --- persons.cpp ----------------------------------------------------------------------------------
+# shared: (columns, persons); of_row, below: places of persons and knots, of each row
+
+def shape_persons(
+    shared: Floats, of_row: Ints, factor: Floats, white: Floats, out: Floats
+) -> None: ...
+def shape_curves(
+    person: Floats,
+    row: Floats,
+    paths: Floats,
+    of_row: Ints,
+    below: Ints,
+    weight: Floats,
+    white: Floats,
+    out: Floats,
+) -> None: ...
+def put_on_grid(x: Floats, noise: Floats, grid: Floats, out: Floats, start: int) -> None: ...
+
 # --- refresh.cpp ----------------------------------------------------------------------------------
 # out: (levels, all rows); rows, times, staying, since: of some rows
 

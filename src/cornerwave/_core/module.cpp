@@ -16,6 +16,7 @@ namespace cornerwave {
 
 void bind_white_noise(nb::module_ &);
 void bind_copies(nb::module_ &);
+void bind_persons(nb::module_ &);
 void bind_refresh(nb::module_ &);
 void bind_hashes(nb::module_ &);
 void bind_exact_sums(nb::module_ &);
@@ -60,6 +61,7 @@ NB_MODULE(NAME, module) {
   module.def("runnable", runnable);
   bind_white_noise(module);
   bind_copies(module);
+  bind_persons(module);
   bind_refresh(module);
   bind_hashes(module);
   bind_exact_sums(module);

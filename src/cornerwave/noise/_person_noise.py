@@ -216,55 +216,45 @@ class PersonReader:
         curve = _Curve(self._noise, np.zeros(len(ids)) if times is None else times)
         pairs = zip(self._rows.white(ids), self._persons.white(persons), strict=True)
         for (index, white), (_, paths) in pairs:
-            yield index, curve.noise(paths.take(of_row, axis=1), white)
+            yield index, curve.noise(paths, of_row, white)
 
 
 class _Curve:
-    """Where rows lie in time: which of them are between two knots, and near one."""
+    """Where rows lie in time: between which knots, and how near the second."""
 
     def __init__(self, noise: PersonNoise, times: Floats) -> None:
-        self._noise, knots = noise, len(noise.knots)
-        below, self._weight = hats(times, noise.knots)
-        near = nearest_knots(times, noise.knots)
-        self._before = [np.flatnonzero(below == knot) for knot in range(knots)]
-        self._after = [np.flatnonzero(below + 1 == knot) for knot in range(knots)]
-        self._near = [np.flatnonzero(near == knot) for knot in range(knots)]
+        self._noise = noise
+        self._below, self._weight = hats(times, noise.knots)
 
-    def noise(self, paths: Floats, white: Floats) -> Floats:
-        """Return W of rows, given the white paths of their persons and their own."""
-        noise = self._noise
+    def noise(self, paths: Floats, of_row: Ints, white: Floats) -> Floats:
+        """Return W of rows, given the white paths of persons, whose each row is, and its own."""
+        noise, out = self._noise, np.empty(white.shape)
         if len(noise.knots) == 1:
-            return shaped(noise.person[0], paths, noise.row[0], white)
-        out = np.zeros(white.shape)
-        for knot, (before, after, near) in enumerate(
-            zip(self._before, self._after, self._near, strict=True)
-        ):
-            # Phi(t) L_C P_u: a time between two knots has the levels of both, by its distance
-            for rows, weight in ((before, 1 - self._weight), (after, self._weight)):
-                if len(rows):
-                    level = shaped(noise.person[knot], paths[:, rows])
-                    out[:, rows] += weight[rows] * level
-            if len(near):
-                # L_R P_i, with R of the nearest knot
-                out[:, near] += shaped(noise.row[knot], white[:, near])
+            shared = shaped(noise.person[0], paths)
+            _core.shape_persons(shared, of_row, noise.row[0], white, out)
+            return out
+        by_person, by_row = (np.ascontiguousarray(each.T) for each in (paths, white))
+        # Phi(t) L_C P_u + L_R P_i: a time between two knots has the levels of both, by its
+        # distance, and R of the nearest
+        _core.shape_curves(
+            noise.person, noise.row, by_person, of_row, self._below, self._weight, by_row, out
+        )
         for column in noise.constant:  # read without hats, or rounding would show the time
-            out[column] = shaped(noise.person[0][column : column + 1], paths)[0]
+            out[column] = shaped(noise.person[0][column : column + 1], paths)[0].take(of_row)
         return out
 
 
-def shaped(
-    loadings: Floats, paths: Floats, factor: Floats | None = None, white: Floats | None = None
-) -> Floats:
-    """Return loadings @ paths, and factor @ white if given, by strict arithmetic."""
+def shaped(loadings: Floats, paths: Floats) -> Floats:
+    """Return loadings @ paths, by strict arithmetic."""
     columns, rows = len(loadings), paths.shape[1]
-    out = np.empty((columns, rows))
+    out, nothing = np.empty((columns, rows)), np.zeros((columns, rows))
     _core.carry_over(
         np.ascontiguousarray(loadings),
         np.ascontiguousarray(paths),
         np.zeros((columns, 0)),
         np.zeros((0, rows)),
-        np.zeros((columns, columns)) if factor is None else np.ascontiguousarray(factor),
-        np.zeros((columns, rows)) if white is None else np.ascontiguousarray(white),
+        np.zeros((columns, columns)),
+        nothing,
         out,
     )
     return out

@@ -270,7 +270,7 @@ class Recipe:
             some = slice(start, start + self._block_rows)
             when = None if times is None else times[some]
             for index, made in reader.noise(group.ids[some], group.units[some], when):
-                copies[index][:, some] = add_noise_on_grid(x[:, some], made, self.frozen.grid)
+                _core.put_on_grid(x, made, self.frozen.grid, copies[index], start)
         self._persons.append(reader)
 
     def _new_person_reader(self, noise: PersonNoise) -> PersonReader:
