@@ -402,7 +402,7 @@ def _number_of_a_thing(seen: Seen) -> Recognised | None:
 
 
 def _month(seen: Seen) -> Recognised | None:
-    if not seen.words & _words.MONTHS or _most(seen) > 12 or seen.distinct < 2:
+    if not seen.words & _words.MONTHS or _most(seen) > 12:
         return None
     return Recognised("category", "months: the last is beside the first, so a category")
 
