@@ -383,7 +383,7 @@ class LinkedEvidence:
             rows,
             tuple(self.judge(alpha)),
             tuple(self.in_order),
-            tuple(self.learned),
+            self,
         )
 
     def _boosted(self, shown: LinkedView, target: Target) -> float:
@@ -401,7 +401,7 @@ class LinkedEvidence:
 @dataclass(frozen=True)
 class LinkedAudit:
     """What copies leave of persons: of `persons` of `total`, in `rows`; what is left of columns,
-    copy by copy and of all together, and by boosting of each copy.
+    copy by copy and of all together.
     """
 
     unit: str
@@ -410,7 +410,14 @@ class LinkedAudit:
     rows: int
     left: tuple[LinkedLeft, ...]
     in_order: tuple[tuple[int, Left], ...]
-    learned: tuple[Mapping[str, float], ...]
+    evidence: LinkedEvidence = field(repr=False, compare=False)
+
+    @property
+    def learned(self) -> tuple[Mapping[str, float], ...]:
+        """What boosting leaves of each copy. Nothing is judged by it, and it takes most of the
+        time of an audit: it is measured when it is first asked for.
+        """
+        return tuple(self.evidence.learned)
 
 
 def _beside(aligned: Aligned, copy: int, places: Ints, others: PersonsBeside) -> Floats:

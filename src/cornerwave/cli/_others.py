@@ -73,9 +73,9 @@ def audit(
             as_copied, done = _as_copied(truth, copies, key, vault, closing)
             result = run(as_copied, copies, key=key, unit=unit, privacy=privacy, progress=advance)
             result = replace(result, source=place_of(source).name)  # not that of its rows in order
+            document, clean = audit_document(result), result.clean
         for line in done:
             say(line)
-        document, clean = audit_document(result), result.clean
     if html is not None:
         from cornerwave.documents import page
         from cornerwave.outputs import write_text
