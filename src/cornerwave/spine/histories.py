@@ -106,17 +106,23 @@ class Histories:
             np.concatenate(each, axis=axis)
             for each, axis in zip(zip(*found.parts, strict=True), (0, 0, 0, 0, 1), strict=True)
         )
-        by = _by_person(units, editions, order, words)
-        units, editions, codes = units[by], editions[by], codes[:, by]
-        persons = _Persons.of(units, editions) if not linked else _Persons.of_tables(linked)
-        # where the rows of each person begin; of linked tables some may have none here
-        word = units[:, 0]
-        is_first = np.append(True, word[1:] != word[:-1])
-        there = np.searchsorted(persons.units[:, 0], word[is_first])
-        person = there[np.cumsum(is_first) - 1]
-        starts = np.searchsorted(person, np.arange(len(persons.units)))
+        word = np.ascontiguousarray(units[:, 0])
+        by = _by_person(word, editions, order, words)
         number = int(editions.max(initial=0)) + 1
-        stamps = person * number + editions
+        codes = np.stack([own.take(by) for own in codes])
+        editions = editions if number == 1 else editions.take(by)
+        # where the rows of each person begin; of linked tables some may have none here
+        first = _first_rows(word.take(by))
+        sizes, units = lengths_of(first, len(by)), units[by[first]]
+        if linked:
+            persons = _Persons.of_tables(linked)
+            there = np.searchsorted(persons.units[:, 0], units[:, 0])
+            person = np.repeat(there, sizes)
+            starts = np.searchsorted(person, np.arange(len(persons.units)))
+        else:
+            persons = _Persons.of(units, editions, first, sizes)
+            person, starts = np.repeat(np.arange(len(first)), sizes), first
+        stamps = person if number == 1 else person * number + editions
         for own, each in zip(codes, categories, strict=True):
             gaps = expand(secret, "gaps", each.columns[0].encode())
             own[:] = _filled(own, starts, stamps, persons.units, each, gaps)
@@ -145,7 +151,7 @@ class Histories:
         words = function(self.units, room_for(len(self.units)))[::2].copy()
         donors = self.pools[self.firsts + (words % self.counts.astype(np.uint64)).astype(np.int64)]
         permuted = np.flatnonzero(~self.draws)
-        by = permuted[np.lexsort((words[permuted], self.firsts[permuted]))]
+        by = permuted[_by_class(self.firsts[permuted], words[permuted])]
         # persons of a class follow each other, by their words: the place among them is the rank
         first = self.firsts[by]
         begins = np.flatnonzero(np.append(True, first[1:] != first[:-1])) if len(by) else by
@@ -172,18 +178,28 @@ class Histories:
     def replaced(self, ids: Ids, own: Codes, donors: Ints, tail: Tail) -> Codes:
         """Return the codes (categories, rows) of some rows, given the donors of all persons."""
         # a row that is not there gets any place: the fingerprint will not be the registered one
-        found = np.searchsorted(self.rows, row_words(ids))
+        found = self._found(row_words(ids))
         places = self.places[np.minimum(found, len(self.rows) - 1)]
-        person = self.stamps[places] // self.editions
+        person = self.stamps[places]
+        if self.editions > 1:
+            person = person // self.editions
         rows = np.flatnonzero(donors[person] >= 0)
         places, person = places[rows], person[rows]
         donor = donors[person]
-        last = self.ends(donor, self.stamps[places] % self.editions) - 1
+        edition = self.stamps[places] % self.editions if self.editions > 1 else places[:0]
+        last = self.ends(donor, edition) - 1
         at = np.minimum(self.starts[donor] + places - self.starts[person], last)
         at = tail.replace(places, at)
         out = own.copy()
         out[:, rows] = np.where(own[:, rows] == MISSING, MISSING, self.codes[:, at])
         return out
+
+    def _found(self, words: Words) -> Ints:
+        """Return the places of rows, or those where they would be."""
+        first = np.searchsorted(self.rows, words[:1])
+        if len(first) and np.array_equal(self.rows[first[0] : first[0] + len(words)], words):
+            return np.asarray(first + np.arange(len(words)))  # they follow each other
+        return np.searchsorted(self.rows, words)
 
     def ends(self, persons: Ints, edition: Ints) -> Ints:
         """Return where the rows of persons end that were there with an edition."""
@@ -200,17 +216,12 @@ class _Persons:
     classes: tuple[Ints, Ints, Ints, Flags]
 
     @classmethod
-    def of(cls, units: Ids, editions: Ints) -> "_Persons":
-        """Return those of a table's rows, sorted by person and edition."""
-        is_first = np.ones(len(units), dtype=np.bool_)
-        is_first[1:] = (units[1:] != units[:-1]).any(axis=1)
-        starts = np.flatnonzero(is_first)
+    def of(cls, units: Ids, editions: Ints, starts: Ints, sizes: Ints) -> "_Persons":
+        """Return those of a table: their rows begin at `starts`, those of an edition together."""
         came = editions[starts]
-        # how many rows a person had when it came
-        sizes = np.add.reduceat(
-            (editions == np.repeat(came, lengths_of(starts, len(units)))), starts
-        )
-        return cls(units[starts], _classes(came, sizes))
+        if came.any() or editions.any():  # how many rows a person had when it came
+            sizes = np.add.reduceat(editions == np.repeat(came, sizes), starts, dtype=np.int64)
+        return cls(units, _classes(came, sizes))
 
     @classmethod
     def of_tables(cls, tables: Sequence[HistoryRows]) -> "_Persons":
@@ -257,15 +268,21 @@ def row_words(ids: Ids) -> Words:
     return ids[:, 0] ^ ids[:, 1]
 
 
-def _by_person(units: Ids, editions: Ints, order: Floats, words: Words) -> Ints:
+def _first_rows(word: Words) -> Ints:
+    """Return where each run of a word begins."""
+    is_first = np.ones(len(word), dtype=np.bool_)
+    np.not_equal(word[1:], word[:-1], out=is_first[1:])
+    return np.flatnonzero(is_first)
+
+
+def _by_person(word: Words, editions: Ints, order: Floats, words: Words) -> Ints:
     """Return rows sorted by their unit's first word, then by edition, order and their own word.
 
     Rows of a person that follow each other are sorted as one.
     """
     if not ((editions[1:] >= editions[:-1]) & (order[1:] > order[:-1])).all():
-        return np.lexsort((words, order, editions, units[:, 0]))
-    word = units[:, 0]
-    firsts = np.flatnonzero(np.append(True, word[1:] != word[:-1]))
+        return np.lexsort((words, order, editions, word))
+    firsts = _first_rows(word)
     runs = np.argsort(word[firsts], kind="stable")
     lengths = lengths_of(firsts, len(word))[runs]
     begins = np.cumsum(lengths) - lengths
@@ -290,6 +307,20 @@ def _classes(came: Ints, sizes: Ints) -> tuple[Ints, Ints, Ints, Flags]:
             pools.append(pool)
             at += len(pool)
     return np.concatenate(pools), firsts, counts, draws
+
+
+def _by_class(classes: Ints, words: Words) -> Ints:
+    """Return the order by class, then by word, then as they are."""
+    order = np.argsort(words)
+    ascending = words[order]
+    if (ascending[1:] == ascending[:-1]).any():  # in which order these come depends on the machine
+        return np.lexsort((words, classes))
+    known, number = np.unique(classes, return_inverse=True)
+    if len(known) == 1:
+        return order
+    # numbers of 16 bits are sorted in linear time
+    number = number.astype(np.uint16 if len(known) <= 1 << 16 else np.int64)
+    return order[np.argsort(number[order], kind="stable")]
 
 
 def _of_like_size(persons: Ints, sizes: Ints) -> list[Ints]:
