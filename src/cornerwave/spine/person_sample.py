@@ -47,24 +47,18 @@ class PersonSample:
         cls, units: Words, rows: Words, numbers: Sequence[Floats], cells: Sequence[Words], most: int
     ) -> "PersonSample":
         """Sample some rows, given the hashes of their units and their own."""
-        n = len(units)
-        sample = cls(
-            units,
-            rows,
-            np.zeros(n, dtype=np.int64),
-            np.array(numbers).reshape(len(numbers), n),
-            np.array(cells, dtype=np.uint64).reshape(len(cells), n),
-            most,
-        )
-        order = np.lexsort((rows, units))
-        sample = sample._take(order)
-        first = _first_rows(sample.units)
-        sizes = lengths_of(first, n)
-        return replace(sample, counts=np.repeat(sizes, sizes))._trimmed()
+        order = _in_order(units, rows)
+        first = _first_rows(units.take(order))
+        sizes = lengths_of(first, len(order))
+        counts = np.empty(len(order), dtype=np.int64)
+        counts[order] = np.repeat(sizes, sizes)
+        given = np.array(numbers).reshape(len(numbers), len(order))
+        words = np.array(cells, dtype=np.uint64).reshape(len(cells), len(order))
+        return cls(units, rows, counts, given, words, most)._trimmed(order)
 
     def __add__(self, other: "PersonSample") -> "PersonSample":
         limit = min(self.limit, other.limit)
-        one, two = (each._take(np.flatnonzero(each.units <= limit)) for each in (self, other))
+        one, two = (each._up_to(limit) for each in (self, other))
         both = PersonSample(
             np.concatenate([one.units, two.units]),
             np.concatenate([one.rows, two.rows]),
@@ -74,14 +68,19 @@ class PersonSample:
             self.most,
             limit,
         )
-        from_two = np.repeat([False, True], [len(one.units), len(two.units)])
-        order = np.lexsort((both.rows, both.units))
+        order = _in_order(both.units, both.rows)
+        from_two = order >= len(one.units)
         # counts of a unit are those of its part: both parts are added up for units in both
-        both, from_two = both._take(order), from_two[order]
-        counts = _added(both.units, both.counts, from_two)
-        return replace(both, counts=counts)._trimmed()
+        counts = np.empty_like(both.counts)
+        counts[order] = _added(both.units.take(order), both.counts.take(order), from_two)
+        return replace(both, counts=counts)._trimmed(order)
 
-    def _take(self, rows: Ints) -> "PersonSample":
+    def _up_to(self, limit: np.uint64) -> "PersonSample":
+        """Return the sample without units above a limit."""
+        end = int(np.searchsorted(self.units, limit, side="right"))
+        return self if end == len(self.units) else self._take(slice(0, end))
+
+    def _take(self, rows: Ints | slice) -> "PersonSample":
         return PersonSample(
             self.units[rows],
             self.rows[rows],
@@ -92,22 +91,24 @@ class PersonSample:
             self.limit,
         )
 
-    def _trimmed(self) -> "PersonSample":
-        """Return the sample without rows and units too many."""
-        first = _first_rows(self.units)
-        sizes = lengths_of(first, len(self.units))
+    def _trimmed(self, order: Ints | None = None) -> "PersonSample":
+        """Return the sample in its order, if that is given, without rows and units too many."""
+        units = self.units if order is None else self.units.take(order)
+        first = _first_rows(units)
+        sizes = lengths_of(first, len(units))
         kept = np.minimum(sizes, MOST_ROWS)
-        place = np.arange(len(self.units)) - np.repeat(first, sizes)
         # units are in the order of their hashes: the first whose rows fit together
         fits = np.cumsum(kept) <= self.most
         if len(fits):
             fits[0] = True
         if (sizes <= MOST_ROWS).all() and fits.all():
-            return self
+            return self if order is None else self._take(order)
+        place = np.arange(len(units)) - np.repeat(first, sizes)
         rows = np.flatnonzero((place < MOST_ROWS) & np.repeat(fits, sizes))
         # other parts may have units before the first that does not fit here
-        limit = self.units[first[~fits][0]] - np.uint64(1) if not fits.all() else self.limit
-        return replace(self._take(rows), limit=min(self.limit, limit))
+        limit = units[first[~fits][0]] - np.uint64(1) if not fits.all() else self.limit
+        found = self._take(rows if order is None else order[rows])
+        return replace(found, limit=min(self.limit, limit))
 
     def at_most(self, rows: int) -> "PersonSample":
         """Return a sample of fewer rows."""
@@ -131,6 +132,15 @@ class PersonSample:
     def starts(self) -> Ints:
         """Where the rows of each unit begin."""
         return _first_rows(self.units)
+
+
+def _in_order(units: Words, rows: Words) -> Ints:
+    """Return the order by unit, then by row: of parts that are in order it takes little."""
+    order = np.argsort(units, kind="stable")
+    units, rows = units.take(order), rows.take(order)
+    if ((units[1:] > units[:-1]) | (rows[1:] >= rows[:-1])).all():
+        return order
+    return order[np.lexsort((rows, units))]
 
 
 def _first_rows(units: Words) -> Ints:
@@ -204,10 +214,15 @@ class PersonValues:
         cls, columns: Sequence[str], units: Ids, values: Floats, secret: bytes
     ) -> "PersonValues":
         """Return those of some rows, given the ids of their units; NaN is missing."""
+        # of rows with the values of the row before, one is enough
+        words, bits = units[:, 0] ^ units[:, 1], (values + 0.0).view(np.uint64)
+        new = np.ones(len(words), dtype=np.bool_)
+        new[1:] = (words[1:] != words[:-1]) | (bits[:, 1:] != bits[:, :-1]).any(axis=0)
+        values, words = values[:, new], words[new]
         hashed = np.empty(values.shape, dtype=np.uint64)
         for place, name in enumerate(columns):
             hashed[place] = _hashed(values[place], expand(secret, "constant", name.encode()))
-        return _merged(tuple(columns), units[:, 0] ^ units[:, 1], hashed, frozenset())
+        return _merged(tuple(columns), words, hashed, frozenset())
 
     def __add__(self, other: "PersonValues") -> "PersonValues":
         return _merged(
