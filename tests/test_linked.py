@@ -12,6 +12,7 @@ import pytest
 from cornerwave.errors import (
     AlreadyRegistered,
     ColumnError,
+    CornerwaveWarning,
     OutputError,
     OutputExists,
     SourceChanged,
@@ -21,6 +22,7 @@ from cornerwave.errors import (
 from cornerwave.ledger import Key
 from cornerwave.levels import Level
 from cornerwave.miner import LinkedCopy
+from cornerwave.outputs import linked_files
 from cornerwave.privacy import hidden_of_persons
 from cornerwave.sources import open_source
 from cornerwave.spine import linked as linked_module
@@ -417,3 +419,93 @@ def test_a_schema_file_states_the_choices_of_each_table(tmp_path, registered):
     assert [each.id for each in same.tables.values()] == [
         each.id for each in linked.tables.values()
     ]
+
+
+# --------------------------------------------------------------------------------------------------
+# Tables that do not name persons: flights of aeroplanes, and the weather at their airports.
+
+
+def airlines(planes=200, seed=3):
+    rng = np.random.default_rng(seed)
+    names = np.array([f"N{i:04d}" for i in range(planes)])
+    size = rng.normal(size=planes)
+    fleet = pd.DataFrame({"tailnum": names, "seats": np.round(150 + 40 * size, 2)})
+    who = np.repeat(np.arange(planes), 4)
+    codes = np.array(["EWR", "JFK", "LGA", "BOS"])
+    flights = pd.DataFrame(
+        {
+            "tailnum": names[who],
+            "origin": rng.choice(codes, len(who)),
+            "delay": np.round(10 + 5 * size[who] + 10 * rng.normal(size=len(who)), 3),
+        }
+    ).sample(frac=1, random_state=1, ignore_index=True)
+    hours = 300
+    temp = rng.normal(15, 8, hours)
+    weather = pd.DataFrame(
+        {
+            "origin": rng.choice(codes, hours),
+            "temp": np.round(temp, 3),
+            "dew": np.round(0.8 * temp + rng.normal(0, 3, hours), 3),
+            "sky": rng.choice(["clear", "cloud"], hours),
+        }
+    )
+    return {"planes": fleet, "flights": flights, "weather": weather}
+
+
+NYC = {"unit": "tailnum", "keep": ["origin"], "few_rows": True}
+
+
+def registered_airlines(vault, tables, **more):
+    with pytest.warns(
+        CornerwaveWarning, match=r"'weather' has no column 'tailnum'.* hidden as a row"
+    ):
+        return vault.register_linked("nyc", tables, **{**NYC, **more})
+
+
+def test_a_table_without_the_unit_is_released_with_the_others(tmp_path):
+    tables = airlines()
+    vault = Vault.create(tmp_path / "vault", key=Key(bytes(range(32))))
+    linked = registered_airlines(vault, tables)
+    assert linked.unit == "tailnum"
+    made = linked.release(to="a", privacy=0.5)
+    made.write(tmp_path / "copy.zip")
+    stated = {t: files.stated for t, files in linked_files(tmp_path / "copy.zip").items()}
+    assert list(stated) == ["planes", "flights", "weather"]
+    assert stated["weather"].unit is None
+    assert {each.noise for each in stated.values()} == {made.level.noise}
+    copies = {table: made[table].to_frame() for table in linked}
+    weather, truth = copies["weather"], tables["weather"]
+    assert (weather["origin"] == truth["origin"]).all()  # joins as in the table
+    noise = (weather[["temp", "dew"]] - truth[["temp", "dew"]]).to_numpy()
+    shape = np.cov(truth[["temp", "dew"]].T) * made.level.noise
+    # a variance of n normals is known to sqrt(2/n); 5 of these for two columns
+    assert np.diag(np.cov(noise.T)) == pytest.approx(np.diag(shape), rel=5 * np.sqrt(2 / 300))
+    mined = LinkedCopy.open(tmp_path / "copy.zip")
+    assert abs(mined["weather"].mean()["temp"].value - truth["temp"].mean()) < 5
+    with pytest.raises(SourceError, match="one row for each person"):
+        mined.joined("flights", "weather")
+    assert len(vault.linked("nyc").again("a")) == 1
+
+
+def test_values_that_a_table_without_the_unit_repeats_are_refused(tmp_path):
+    tables = airlines()
+    vault = Vault.create(tmp_path / "vault")
+    rows = tables["flights"].index[: len(tables["weather"])]
+    tables["weather"]["late"] = tables["flights"]["delay"].loc[rows].to_numpy()
+    with pytest.raises(
+        AlreadyRegistered, match=r"'late' of table 'weather' holds values of 'delay'"
+    ):
+        registered_airlines(vault, tables)
+    assert vault.datasets() == []
+    # what both keep has no noise that could be averaged: the origin is repeated, too
+    registered_airlines(vault, tables, drop=["weather.late"])
+
+
+def test_a_table_without_the_unit_is_hidden_as_it_would_be_alone(tmp_path):
+    tables = airlines()
+    linked = registered_airlines(Vault.create(tmp_path / "one"), tables)
+    alone = Vault.create(tmp_path / "two").register(
+        "weather", tables["weather"], keep=["origin"], few_rows=True
+    )
+    assert linked["weather"].frozen.hidden.shares == alone.frozen.hidden.shares
+    assert linked["weather"].frozen.persons is None

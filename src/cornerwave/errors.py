@@ -173,10 +173,27 @@ _collected: ContextVar[list[str] | None] = ContextVar("collected", default=None)
 
 def warn(message: str, *, kind: type[Warning] = CornerwaveWarning, stacklevel: int = 2) -> None:
     """Warn the owner, or the page that collects what its own work warns of."""
+    message = _of_table.get() + message
     if (collected := _collected.get()) is not None:
         collected.append(message)
     else:
         warnings.warn(message, kind, stacklevel=stacklevel + 1)
+
+
+_of_table: ContextVar[str] = ContextVar("of_table", default="")
+
+
+@contextmanager
+def in_table(name: str) -> Iterator[None]:
+    """Let messages of the code within say which of several tables they are about."""
+    token = _of_table.set(f"table {name!r}: ")
+    try:
+        yield
+    except CornerwaveError as error:
+        error.args = (f"table {name!r}: {error}", *error.args[1:])
+        raise
+    finally:
+        _of_table.reset(token)
 
 
 @contextmanager

@@ -91,6 +91,8 @@ class TableInFile:
 
     content: TomlTable
     path: Path
+    unit: str | None = None
+    """That of the file, for a table that has such a column and states none."""
 
     @property
     def reading(self) -> ReadingSettings:
@@ -99,7 +101,8 @@ class TableInFile:
 
     def choices(self, columns: Sequence[str]) -> Choices:
         """Return the choices for a source with these columns."""
-        return _read(self.content, self.path, columns)
+        shared = {} if self.unit is None or self.unit not in columns else {"unit": self.unit}
+        return _read({**shared, **self.content}, self.path, columns)
 
 
 def read_linked(path: Path, tables: Sequence[str]) -> dict[str, TableInFile]:
@@ -114,9 +117,9 @@ def read_linked(path: Path, tables: Sequence[str]) -> dict[str, TableInFile]:
         name = each.get("name")
         if not isinstance(name, str) or name in found:
             raise ColumnError(f"{path.name}: every [[table]] has a name of its own")
-        shared = {key: content[key] for key in ("unit",) if key in content}
         own = {key: value for key, value in each.items() if key != "name"}
-        found[name] = TableInFile({**shared, **own}, path.with_name(f"{path.name}, {name}"))
+        within = path.with_name(f"{path.name}, {name}")
+        found[name] = TableInFile(own, within, content.get("unit"))
     if unknown := sorted(set(tables) ^ set(found)):
         raise ColumnError(f"{path.name} and the named tables differ in {listed(unknown)}")
     return found

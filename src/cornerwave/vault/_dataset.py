@@ -171,9 +171,11 @@ class Dataset:
         # a batch's release, or that of one of several tables, does not read all the rows again
         is_read_again = rows.batch is None and family is None
         own = self.history_rows(rows.edition, checked=not is_read_again)
+        siblings = {name: self._sibling(name) for name in (family.tables if family else ())}
         tables = [
-            own if family and name == family.table else self._sibling(name).history_rows()
-            for name in (family.tables if family else ())
+            own if family and name == family.table else sibling.history_rows()
+            for name, sibling in siblings.items()
+            if sibling.frozen.persons is not None
         ]
         secret, categories = recipe.noise_secrets.missing, recipe.frozen.categories
         recipe.histories = Histories.of(own, categories, secret, tables)
@@ -203,7 +205,9 @@ class Dataset:
         self._histories.clear()
 
     def _sibling(self, table: str) -> "Dataset":
-        """Return a table that this one is linked with."""
+        """Return a table that this one is linked with, or this one."""
+        if (family := self.frozen.family) and table == family.table:
+            return self
         if table not in self.siblings:
             entry = self._ledger.dataset(f"{self.name.rpartition('.')[0]}.{table}")
             self.siblings[table] = Dataset(entry, self._ledger, self._key, self.home)

@@ -2,7 +2,8 @@
 
 Each is a dataset of its own, called FAMILY.TABLE: it can be appended to, updated, audited and
 released by itself. What they share is the noise of a person, one vector over all of them (see
-spine/linked.py), its key, and the pseudonyms by which recipients join copies.
+spine/linked.py), its key, and the pseudonyms by which recipients join copies. A table that does not
+name persons, such as airports beside flights, has noise by row as if it were alone.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -13,10 +14,18 @@ from pathlib import Path
 import numpy as np
 
 from cornerwave.columns import Schema, listed, plain_type
-from cornerwave.errors import AlreadyRegistered, ColumnError, LevelError, VaultError, discreet
+from cornerwave.errors import (
+    AlreadyRegistered,
+    ColumnError,
+    LevelError,
+    VaultError,
+    discreet,
+    in_table,
+    warn,
+)
 from cornerwave.ledger import Entry, Key, Ledger, check_name
 from cornerwave.levels import LINEAR, Level, Privacy, asked_for
-from cornerwave.reuse import TableMarks, repeated
+from cornerwave.reuse import TableMarks, related, repeated
 from cornerwave.sources import Place, Progress, Source, silent
 from cornerwave.spine.freeze import persons_of, rows_beside
 from cornerwave.spine.frozen import Frozen
@@ -55,7 +64,8 @@ def register_tables(
 ) -> list[Entry]:
     """Register several tables of the same persons, all or none, and return their entries.
 
-    Unless `orphans` may be, every person has a row in the table that has one row for each.
+    Unless `orphans` may be, every person has a row in the table that has one row for each. A table
+    that does not name persons is released with the others, its rows hidden as rows.
     """
     _check_units(sources)
     unrelated = tuple(ledger.dataset(each).id for each in how.unrelated)
@@ -64,9 +74,12 @@ def register_tables(
             table: open_.enter_context(TableToRegister(opened, decided, home, key))
             for table, (opened, decided) in sources.items()
         }
-        for each in tables.values():
-            each.survey(how)
-        persons = {table: persons_of(t.surveyor, t.surveyed) for table, t in tables.items()}
+        persons = dict[str, TableOfPersons]()
+        for table, each in tables.items():
+            with in_table(table):
+                each.survey(how)
+                if each.decided.unit is not None:
+                    persons[table] = persons_of(each.surveyor, each.surveyed)
         if not orphans:
             _check_orphans(persons, {table: t.decided for table, t in tables.items()})
         persons = _sharing(tables, persons)
@@ -89,14 +102,27 @@ def register_tables(
 
 
 def _check_units(sources: Mapping[str, tuple[Source, Schema]]) -> None:
-    """Raise ColumnError unless all tables have a unit, of one type."""
+    """Raise ColumnError unless some table has a unit, and all that have one type of it.
+
+    Warns of tables whose rows are hidden as rows.
+    """
+    units = sorted({decided.unit for _, decided in sources.values() if decided.unit is not None})
+    if not units:
+        raise ColumnError(
+            f"table {next(iter(sources))!r} has no unit, and no other table has: name the column "
+            "that states whose row it is",
+            use=("unit",),
+        )
     kinds = dict[str, str]()
     for table, (opened, decided) in sources.items():
         if decided.unit is None:
-            raise ColumnError(
-                f"table {table!r} has no unit: name the column that states whose row it is",
-                use=("unit",),
+            warn(
+                f"{table!r} has no column {' or '.join(map(repr, units))}, so each of its rows is "
+                "hidden as a row: if several rows belong to one person, they are not hidden "
+                "together. Copies of it join by columns that are kept",
+                stacklevel=5,
             )
+            continue
         type_ = plain_type(opened.schema.field(decided.unit).type)
         kinds[table] = (
             "text" if "string" in str(type_) else "whole" if "int" in str(type_) else str(type_)
@@ -105,6 +131,7 @@ def _check_units(sources: Mapping[str, tuple[Source, Schema]]) -> None:
         stated = ", ".join(
             f"{opened.schema.field(decided.unit or '').type} in {table!r}"
             for table, (opened, decided) in sources.items()
+            if decided.unit is not None
         )
         raise ColumnError(f"the unit has not one type, so that tables cannot be joined: {stated}")
 
@@ -163,12 +190,17 @@ def _frozen(
     rows = {
         table: rows_beside(each.surveyor, each.surveyed, each.rows.schema, noise[table])
         for table, each in tables.items()
+        if table in persons
     }
     found = {}
     for table, each in tables.items():
-        known = grid.keys() & set(persons[table].names)
-        others = tuple(own.for_others(known) for name, own in rows.items() if name != table)
-        found[table] = each.frozen(Linked(noise[table], grid, others, noise_with[table]))
+        linked = None
+        if table in persons:
+            known = grid.keys() & set(persons[table].names)
+            others = tuple(own.for_others(known) for name, own in rows.items() if name != table)
+            linked = Linked(noise[table], grid, others, noise_with[table])
+        with in_table(table):
+            found[table] = each.frozen(linked)
     return found
 
 
@@ -184,15 +216,26 @@ def _check_repeats(
     marks = {table: TableMarks.from_json(entry.marks) for table, entry in entries.items()}
     for i, one in enumerate(marks):
         for two in list(marks)[:i]:
-            same = persons[one].shared | set(_same_categories(tables[one], tables[two]))
-            mine = [column for column in marks[one].columns if column.name not in same]
-            found = repeated(replace(marks[one], columns=tuple(mine), total=None), marks[two])
-            if found is not None and found.column is not None:
-                raise AlreadyRegistered(
-                    f"{found.column!r} of table {one!r} holds values of {found.of!r} of table "
-                    f"{two!r}, with independent noise in each row: recipients could average it. "
-                    "Drop one of the two; recipients have it by joining the tables"
-                )
+            if one in persons and two in persons:
+                same = persons[one].shared | set(_same_categories(tables[one], tables[two]))
+                mine = [column for column in marks[one].columns if column.name not in same]
+                found = repeated(replace(marks[one], columns=tuple(mine), total=None), marks[two])
+                if found is not None and found.column is not None:
+                    raise _is_repeated(one, f"{found.column!r}", two, f"{found.of!r}")
+                continue
+            if (found := repeated(marks[one], marks[two])) is not None:
+                what, of = (repr(each) if each else "rows" for each in (found.column, found.of))
+                raise _is_repeated(one, what, two, of)
+            if (follows := related(marks[one], marks[two])) is not None:
+                raise _is_repeated(one, listed(follows.columns), two, listed(follows.of))
+
+
+def _is_repeated(one: str, what: str, two: str, of: str) -> AlreadyRegistered:
+    return AlreadyRegistered(
+        f"{what} of table {one!r} holds values of {of} of table {two!r}, or functions of them, "
+        "with independent noise in each row: recipients could average it. Drop one of the two; "
+        "recipients have it by joining the tables"
+    )
 
 
 def _same_categories(one: TableToRegister, two: TableToRegister) -> Iterator[str]:
@@ -232,9 +275,9 @@ class LinkedDataset:
 
     @property
     def unit(self) -> str:
-        """The column that names persons, in the first table."""
-        [first, *_] = self.tables.values()
-        return str(first.frozen.schema.unit)
+        """The column that names persons, in the first table that has one."""
+        units = [each.frozen.schema.unit for each in self.tables.values()]
+        return next(unit for unit in units if unit is not None)
 
     def level_of(self, asked: Level | Privacy) -> Level:
         """Return the least level at which every table gives what is asked for."""

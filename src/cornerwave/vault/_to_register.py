@@ -16,7 +16,7 @@ from typing import Any, Self
 from cornerwave.choices import Choices, ReadingSettings
 from cornerwave.columns import Schema, check_rows, decide, settled, warn_of
 from cornerwave.engines import opened_frame, survey_source
-from cornerwave.errors import ColumnError
+from cornerwave.errors import ColumnError, in_table
 from cornerwave.ledger import Entry, Key
 from cornerwave.schema_file import ALONE, read_choices, read_linked, schema_reading
 from cornerwave.sources import Progress, Source, open_source, silent
@@ -64,19 +64,23 @@ def read_tables(
 ) -> dict[str, tuple[Source, Schema]]:
     """Open linked tables, and decide the columns of each."""
     choices, schema, reading = how.choices, how.schema, how.reading
+    found = dict[str, tuple[Source, Schema]]()
     if schema is not None:
         if choices != Choices() or (reading is not None and reading.stated):
             raise ColumnError(ALONE)
         stated = read_linked(Path(schema), list(tables))
-        found = {}
         for table, source in tables.items():
             own = stated[table]
             opened = open_source(opened_frame(source), reading=own.reading)
-            found[table] = opened, decided_by(own.choices(opened.schema.names), opened)
+            with in_table(table):
+                found[table] = opened, decided_by(own.choices(opened.schema.names), opened)
         return found
     opened_all = {t: open_source(opened_frame(s), reading=reading) for t, s in tables.items()}
     chosen = choices.for_tables({t: opened.schema.names for t, opened in opened_all.items()})
-    return {t: (opened, decided_by(chosen[t], opened)) for t, opened in opened_all.items()}
+    for table, opened in opened_all.items():
+        with in_table(table):
+            found[table] = opened, decided_by(chosen[table], opened)
+    return found
 
 
 def decided_by(choices: Choices, opened: Source) -> Schema:

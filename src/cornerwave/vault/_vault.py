@@ -238,9 +238,10 @@ class Vault:
     ) -> LinkedDataset:
         """Register several tables of the same persons, such as patients and their visits.
 
-        `tables` maps the name of each to a file or a frame. All of them have a `unit`, the column
-        that states whose row it is; a table may have one row for each person, or several. Copies
-        hide what all tables together reveal of a person, and their pseudonyms join.
+        `tables` maps the name of each to a file or a frame. They have a `unit`, the column that
+        states whose row it is; a table may have one row for each person, or several. Copies hide
+        what all tables together reveal of a person, and their pseudonyms join. A table without
+        that column is released with the others, and its rows are hidden as rows.
 
         A choice names columns of all tables that have them, or one of a table, as in
         'visits.cost'. `schema` names a file that states all this instead, with a [[table]] for
