@@ -6,6 +6,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from cornerwave.access import LIVE
+from cornerwave.levels import Privacy
 from tests.console.conftest import World
 from tests.test_linked_copies import clinic
 
@@ -87,3 +88,27 @@ def test_ended_grants_are_those_of_all_tables(linked: World) -> None:
     assert len(live(linked)) == 2  # they replace the others
     linked.sharing.revoke("clinic", "partner")
     assert live(linked) == []
+
+
+def test_approving_a_request_for_one_table_grants_all(linked: World, owner: TestClient) -> None:
+    """By the name of all, or of one of them: at one level, the least that all of them reach."""
+    sharing = linked.sharing
+    chosen = linked.vault.linked("clinic")
+    for name in ("clinic", "clinic.visits"):
+        asked = sharing.ask("partner", name, privacy=0.6, reason="for a thesis")
+        place = f"/console/datasets/{chosen['patients'].id}"
+        page = owner.get(place).text
+        assert "asks for all tables of clinic at privacy 0.6" in page
+        [alone, *_] = sharing.foreseen(asked)
+        level = chosen.level_of(Privacy(0.6))
+        assert (alone.before, alone.after) == (1.0, chosen.privacy_of(level))
+        fields = {"request": asked.id, "asked": "0.6", "privacy": "0.6", "act": "approve"}
+        assert owner.post(f"{place}/answer", data=fields).status_code == 303
+        held = [("clinic.patients", level.thousandths), ("clinic.visits", level.thousandths)]
+        assert sorted(live(linked)) == held
+        assert "asks for all tables" not in owner.get(place).text
+        sharing.revoke("clinic", "partner")
+    # a single dataset is granted alone
+    asked = sharing.ask("partner", "people", privacy=0.5)
+    sharing.answer(asked.id)
+    assert [name for name, _ in live(linked)] == ["people"]

@@ -5,7 +5,7 @@ import hmac
 import json
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -250,21 +250,28 @@ class Waiting:
     refusal: str = ""
 
 
-def foreseen(dataset: Dataset, recipient: str, level: Level) -> Iterator[Foreseen]:
+def foreseen(datasets: Sequence[Dataset], recipient: str, level: Level) -> Iterator[Foreseen]:
     """Yield the recipient alone, with each holder, and all together if there are several.
 
-    Without a copy everything is hidden.
+    Of several linked tables what is hidden is that of the worst one. Without a copy everything is.
     """
-    least: dict[str, Level] = {}
-    for held in dataset.holdings:  # least noise first
-        least.setdefault(held.recipient, held.spec.level)
-    others = [name for name in least if name != recipient]
+    least: list[dict[str, Level]] = []
+    for dataset in datasets:
+        least.append({})
+        for held in dataset.holdings:  # least noise first
+            least[-1].setdefault(held.recipient, held.spec.level)
+    others = [
+        name for name in dict.fromkeys(n for each in least for n in each) if name != recipient
+    ]
     pairs = [(recipient, other) for other in others]
     everybody = [(recipient, *others)] if len(others) > 1 else []
     for members in [(recipient,), *pairs, *everybody]:
-        known = [least[name] for name in members if name in least]
-        before = dataset.privacy_of(min(known)) if known else 1.0
-        yield Foreseen(members, before, dataset.privacy_of(min([*known, level])))
+        before, after = [], []
+        for dataset, levels in zip(datasets, least, strict=True):
+            known = [levels[name] for name in members if name in levels]
+            before.append(dataset.privacy_of(min(known)) if known else 1.0)
+            after.append(dataset.privacy_of(min([*known, level])))
+        yield Foreseen(members, min(before), min(after))
 
 
 def short(text: str) -> str:

@@ -2,7 +2,7 @@
 
 import hmac
 import secrets
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -281,11 +281,15 @@ class Sharing:
     def ask(self, recipient: str, dataset: str, *, privacy: float, reason: str = "") -> Request:
         """Record that a recipient asks for a dataset at a privacy, whether or not it is there.
 
+        It may be the name of linked tables, or of one of them: either is a request for all of them.
         Raises TooManyRequests if as many as MOST_OPEN wait for an answer.
         """
         share, name = Privacy(privacy).share, short(dataset)
         # by the heads, which take as long whether it is there or not; the vault's own has no name
-        id = self.vault.heads().get(dataset, "").partition(":")[0] if dataset else ""
+        heads = self.vault.heads()
+        of_tables = [head for name, head in heads.items() if name.rpartition(".")[0] == dataset]
+        known = heads.get(dataset, *of_tables[:1]) if dataset else ""
+        id = (known or "").partition(":")[0]
         made = Request(_id(), id, name, recipient, share, short(reason), written(self.clock()))
         with self._records.together() as records:
             _check_recipient(records, recipient)
@@ -326,37 +330,51 @@ class Sharing:
         """
         asked = self.open_request(request)
         done = replace(asked, state=DECLINED if decline else APPROVED, answer=short(words))
-        grant = None if decline else self._approval(asked, privacy, until)
+        grants = [] if decline else self._approval(asked, privacy, until)
         with self._records.together() as records:
             _open_request(records, request)  # somebody else may have answered meanwhile
-            if grant is not None:
-                self._put_grant(records, grant)
+            for each in grants:
+                self._put_grant(records, each)
             records.put(done.record())
         return done
 
     def _approval(
         self, asked: Request, privacy: float | None, until: str | datetime | None
-    ) -> Grant:
-        share = Privacy(asked.privacy if privacy is None else privacy)
-        made = self._new_grant(self.requested(asked).name, asked.recipient, share, until)
-        for old in self.grants(dataset=asked.dataset, recipient=asked.recipient):
-            if old.state(self.clock()) == LIVE:
-                spec = replace(made.spec, finish=old.spec.finish)
-                made = replace(made, spec=spec, until=made.until or old.until)
+    ) -> list[Grant]:
+        level = self._level_asked(asked, privacy)
+        made = []
+        for each in self.requested(asked):
+            grant = self._new_grant(each.name, asked.recipient, level, until)
+            for old in self.grants(dataset=each.id, recipient=asked.recipient):
+                if old.state(self.clock()) == LIVE:
+                    spec = replace(grant.spec, finish=old.spec.finish)
+                    grant = replace(grant, spec=spec, until=grant.until or old.until)
+            made.append(grant)
         return made
+
+    def _level_asked(self, asked: Request, privacy: float | None) -> Level:
+        """Return the least level at which all that is asked for has the privacy."""
+        share = Privacy(asked.privacy if privacy is None else privacy)
+        return max(each.level_of(share) for each in self.requested(asked))
 
     def open_request(self, request: str) -> Request:
         """Return a request that waits for an answer, given by its id. Raises VaultError."""
         return _open_request(self._records, request)
 
-    def requested(self, request: Request) -> Dataset:
-        """Return the dataset that a request is for. Raises NoSuchDataset."""
+    def requested(self, request: Request) -> list[Dataset]:
+        """Return the dataset that a request is for, or all tables that it is linked with.
+
+        Raises NoSuchDataset.
+        """
         if not request.dataset:
             raise NoSuchDataset(f"there was no dataset {request.name!r} when they asked for it")
         states = self.vault.states([request.dataset])
         if not states:
             raise NoSuchDataset(f"dataset {request.name!r} is not registered any more")
-        return self.vault.dataset(states[request.dataset].name)
+        dataset = self.vault.dataset(states[request.dataset].name)
+        if dataset.frozen.family is None:
+            return [dataset]
+        return list(self.vault.linked(dataset.name.rpartition(".")[0]).tables.values())
 
     def foreseen(self, request: Request, *, privacy: float | None = None) -> list[Foreseen]:
         """Return what stays hidden from coalitions now, and if a request were approved.
@@ -364,23 +382,23 @@ class Sharing:
         First the recipient alone, then with each holder, then all together. Raises LevelError for
         a privacy that no copy reaches.
         """
-        dataset = self.requested(request)
-        level = dataset.level_of(Privacy(request.privacy if privacy is None else privacy))
-        return list(foreseen(dataset, request.recipient, level))
+        level = self._level_asked(request, privacy)
+        return list(foreseen(self.requested(request), request.recipient, level))
 
     def waiting(
         self,
         *,
-        dataset: str | None = None,
+        datasets: Collection[str] | None = None,
         answered: bool = False,
         privacy: float | None = None,
     ) -> list[Waiting]:
         """Return open requests with what approving them would change; `answered` ones too if asked.
 
-        `dataset` is an id. With `privacy`, what approving them at that privacy would change.
+        `datasets` are ids. With `privacy`, what approving them at that privacy would change.
         """
-        every = self.requests(dataset=dataset, state=None if answered else OPEN)
-        return [self._waiting(each, privacy) for each in every]
+        every = self.requests(state=None if answered else OPEN)
+        wanted = [each for each in every if datasets is None or each.dataset in datasets]
+        return [self._waiting(each, privacy) for each in wanted]
 
     def _waiting(self, asked: Request, privacy: float | None) -> Waiting:
         if asked.state != OPEN:

@@ -18,6 +18,7 @@ from cornerwave.cli._options import (
     bounds_of,
     named,
     open_vault,
+    tables_of,
 )
 from cornerwave.cli._screen import print_json, print_table, say, tell
 from cornerwave.errors import ExtraMissing, OutputError, VaultError
@@ -350,8 +351,8 @@ def requests(
         _check_answer(approve, decline, privacy, until)
         _answer(sharing, approve, decline, privacy=privacy, until=until, words=words)
         return
-    id = None if name is None else sharing.vault.dataset(name).id
-    every = sharing.waiting(dataset=id, answered=all_, privacy=privacy)
+    ids = None if name is None else [each.id for each in tables_of(sharing.vault, name)]
+    every = sharing.waiting(datasets=ids, answered=all_, privacy=privacy)
     if as_json:
         print_json([_json(each) for each in every])
         return
@@ -380,15 +381,19 @@ def _answer(
     words: str,
 ) -> None:
     """Answer a request; what approving it changes is shown first."""
+    from cornerwave.columns import listed
+
     asked = sharing.open_request(approve or decline or "")
     if decline is not None:
         sharing.answer(asked.id, decline=True, words=words)
         say(f"Declined: {asked.recipient} does not get {asked.name} at {asked.privacy:g}")
         return
+    tables = sharing.requested(asked)
     _show_coalitions(sharing.foreseen(asked, privacy=privacy))
     sharing.answer(asked.id, privacy=privacy, until=until, words=words)
     level = asked.privacy if privacy is None else privacy
-    say(f"{asked.recipient} may fetch {asked.name} at privacy {level:g}")
+    names = [each.name for each in tables]
+    say(f"{asked.recipient} may fetch {listed(names, str)} at privacy {level:g}")
 
 
 def _json(waiting: "Waiting") -> JsonObject:

@@ -29,7 +29,7 @@ from cornerwave.server._page import (
     words_of,
 )
 from cornerwave.server._replies import service_of
-from cornerwave.vault import Dataset
+from cornerwave.vault import Dataset, Vault
 
 pages = router(signed_in)
 MOST_DOWNLOADS, SEARCHED_FOR_DOWNLOADS = 20, 5000
@@ -118,12 +118,19 @@ def _dataset(
             for each in reversed(sharing.grants(dataset=dataset.id))
         ],
         recipients=[*sharing.recipients(), ANYBODY_KNOWN, ANYBODY],
-        requests=sharing.waiting(dataset=dataset.id),
+        requests=sharing.waiting(datasets=_with_linked(service_of(request).vault, dataset)),
         answered=[e for e in reversed(sharing.requests(dataset=dataset.id)) if e.state != OPEN],
         downloads=_downloads(sharing.accesses(SEARCHED_FOR_DOWNLOADS), dataset.name),
         sentences=list(explained(dataset.frozen)),
         privacy=privacy,
     )
+
+
+def _with_linked(vault: Vault, dataset: Dataset) -> list[str]:
+    """Return the ids of a dataset and of the tables that it is linked with."""
+    name = family_name(dataset)
+    tables = vault.linked(name).tables.values() if name else [dataset]
+    return [each.id for each in tables]
 
 
 @pages.post("/datasets/{id}/grant")
