@@ -326,6 +326,36 @@ def test_an_audit_of_linked_tables_is_clean(run):
     assert "p.csv is not a folder, a .zip" in run("audit", "clinic", "p.csv", code=2)
 
 
+def test_linked_copies_are_audited_from_files_alone(places, tmp_path, monkeypatch, capfd):
+    for name in ("p.csv", "v.parquet", "ann.zip"):
+        shutil.copy(places / name, tmp_path)
+    monkeypatch.chdir(tmp_path)  # no vault here
+    monkeypatch.delenv("CORNERWAVE_VAULT", raising=False)
+
+    def audited(*words):
+        capfd.readouterr()
+        with warnings.catch_warnings(), pytest.raises(SystemExit) as stop:
+            cli.main(["audit", *words])
+        return (stop.value.code or 0), capfd.readouterr()
+
+    tables = ("patients=p.csv", "visits=v.parquet")
+    code, shown = audited(*tables, "ann.zip", "--unit", "patient", "--json")
+    assert code == 0, shown.err
+    assert set(json.loads(shown.out)) == {"patients", "visits"}
+    for each in json.loads(shown.out).values():
+        assert each["clean"], each["verdict"]
+        assert each["persons"] is not None
+    # a copy that should hide more than it does is found
+    code, shown = audited(*tables, "ann.zip", "--privacy", "0.95", "--json")
+    assert code == 1
+    assert not any(each["clean"] for each in json.loads(shown.out).values())
+    code, shown = audited(tables[0], "ann.zip")
+    assert code == 2
+    assert "ann.zip has the tables patients, visits: name each of them with its" in shown.err
+    code, shown = audited(*tables)
+    assert "name the copies after the tables" in shown.err
+
+
 @pytest.mark.parametrize("shared", [True, False])
 def test_an_audit_finds_what_another_table_reveals(shared):
     """Rows of patients with enough noise of their own: visits with independent noise give it away.

@@ -1,17 +1,19 @@
 """The audit of linked tables: each against its copies, with what the others show of its persons."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cornerwave.cli._options import open_vault
-from cornerwave.cli._screen import progress
+from cornerwave.cli._original import as_copied, as_read
+from cornerwave.cli._screen import progress, say
 from cornerwave.errors import SourceError
 
 if TYPE_CHECKING:
     from cornerwave.audit import Audit, PersonsBeside
+    from cornerwave.choices import ReadingSettings
     from cornerwave.document import Document
     from cornerwave.outputs import LinkedFile
     from cornerwave.vault import LinkedDataset
@@ -25,6 +27,69 @@ def linked_named(source: str, vault: Path | None) -> "LinkedDataset | None":
         return None
     opened = open_vault(vault)
     return opened.linked(source) if opened.has_linked(source) else None
+
+
+def tables_and_copies(first: str, words: Sequence[str]) -> tuple[dict[str, str], list[Path]]:
+    """Return the linked tables that are named with their sources, if they are, and the copies."""
+    tables = dict[str, str]()
+    words = [first, *words]
+    while words and "=" in words[0] and not Path(words[0]).exists():
+        table, _, place = words[0].partition("=")
+        if "://" in table:  # an address may have a = of its own
+            break
+        tables[table] = place
+        words = words[1:]
+    if tables and not words:
+        raise SourceError("name the copies after the tables")
+    return tables, [Path(word) for word in (words if tables else words[1:])]
+
+
+def audit_linked_files(
+    tables: Mapping[str, str],
+    copies: Sequence[Path],
+    *,
+    unit: str | None,
+    privacy: list[float] | None,
+    vault: Path | None,
+    reading: "ReadingSettings | None",
+) -> "dict[str, Audit]":
+    """Audit copies of linked tables from files alone; a vault that knows them orders their rows.
+
+    Raises SourceError for copies of other tables.
+    """
+    from cornerwave.audit import audit
+    from cornerwave.outputs import linked_files
+    from cornerwave.sources import open_source
+
+    opened, found = [linked_files(path) for path in copies], {}
+    for path, files in zip(copies, opened, strict=True):
+        if unlike := sorted(files.keys() ^ tables.keys()):
+            raise SourceError(
+                f"{path} has the tables {', '.join(files)}: name each of them with its source, and "
+                f"no other ({', '.join(unlike)})"
+            )
+    with progress("Auditing") as advance, ExitStack() as closing:
+        for table, place in tables.items():
+            own = [files[table].path for files in opened]
+            truth = open_source(place, reading=as_read(reading, own))
+            original, done = as_copied(truth, own, None, vault, closing)
+            result = audit(
+                original,
+                own,
+                unit=unit if unit in truth.schema.names else None,
+                privacy=privacy,
+                others=[_beside(files, table) for files in opened],
+                progress=advance,
+            )
+            for line in done:
+                say(line)
+            found[table] = replace(result, source=table, copies=_names(copies))
+    return found
+
+
+def _names(copies: Sequence[Path]) -> tuple[str, ...]:
+    names = tuple(path.name for path in copies)
+    return names if len(set(names)) == len(names) else tuple(map(str, copies))
 
 
 def audit_linked(
@@ -43,9 +108,6 @@ def audit_linked(
 
     opened, found = [linked_files(path) for path in copies], {}
     _check(linked, opened, copies)
-    names = tuple(path.name for path in copies)
-    if len(set(names)) < len(names):
-        names = tuple(map(str, copies))
     with progress("Auditing") as advance, ExitStack() as closing:
         for table, dataset in linked.tables.items():
             stated = opened[0][table].stated
@@ -54,12 +116,12 @@ def audit_linked(
             result = audit(
                 place,
                 [files[table].path for files in opened],
-                unit=unit,
+                unit=unit if stated.unit else None,
                 privacy=privacy,
                 others=[_beside(files, table) for files in opened],
                 progress=advance,
             )
-            found[dataset.name] = replace(result, source=dataset.name, copies=names)
+            found[dataset.name] = replace(result, source=dataset.name, copies=_names(copies))
     return found
 
 

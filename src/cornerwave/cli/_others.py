@@ -8,17 +8,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cornerwave.cli._linked_audit import audit_linked, linked_audit_document, linked_named
-from cornerwave.cli._options import AlignOption, JsonOption, VaultOption, open_vault
+from cornerwave.cli._linked_audit import (
+    audit_linked,
+    audit_linked_files,
+    linked_audit_document,
+    linked_named,
+    tables_and_copies,
+)
+from cornerwave.cli._options import AlignOption, JsonOption, VaultOption
+from cornerwave.cli._original import as_copied, as_read
 from cornerwave.cli._screen import print_table, progress, say, show, tell
-from cornerwave.errors import ColumnError, ExtraMissing, SourceError, VaultError, spelled
+from cornerwave.errors import ColumnError, ExtraMissing, VaultError, spelled
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from cornerwave.choices import ReadingSettings
-    from cornerwave.sources import Source
-    from cornerwave.spec import CopyMetadata
 
 FOUND = 1
 
@@ -37,7 +40,14 @@ def audit(
     source: Annotated[
         str, typer.Argument(help="The original table, or the name of linked tables in the vault.")
     ],
-    copies: Annotated[list[Path], typer.Argument(help="Copies of it, made by any tool.")],
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="COPIES...",
+            help="Copies of it, made by any tool. Of linked tables each is of all of them, and "
+            "without a vault the first words are TABLE=SOURCE for each.",
+        ),
+    ],
     key: AlignOption = None,
     unit: Annotated[
         str | None,
@@ -64,14 +74,22 @@ def audit(
     from cornerwave.audit import audit_document
     from cornerwave.sources import open_source, place_of
 
-    if (linked := linked_named(source, vault)) is not None:
-        found = audit_linked(linked, copies, unit=unit, privacy=privacy)
+    tables, copies = tables_and_copies(source, words)
+    linked = None if tables else linked_named(source, vault)
+    if tables or linked is not None:
+        if linked is None:
+            found = audit_linked_files(
+                tables, copies, unit=unit, privacy=privacy, vault=vault, reading=reading
+            )
+            source = " and ".join(tables)
+        else:
+            found = audit_linked(linked, copies, unit=unit, privacy=privacy)
         document, clean = linked_audit_document(source, found), all(a.clean for a in found.values())
     else:
         with progress("Auditing") as advance, ExitStack() as closing:
-            truth = open_source(source, reading=_as_read(reading, copies))
-            as_copied, done = _as_copied(truth, copies, key, vault, closing)
-            result = run(as_copied, copies, key=key, unit=unit, privacy=privacy, progress=advance)
+            truth = open_source(source, reading=as_read(reading, copies))
+            original, done = as_copied(truth, copies, key, vault, closing)
+            result = run(original, copies, key=key, unit=unit, privacy=privacy, progress=advance)
             result = replace(result, source=place_of(source).name)  # not that of its rows in order
             document, clean = audit_document(result), result.clean
         for line in done:
@@ -87,70 +105,6 @@ def audit(
         tell(document.verdict)
     if not clean:
         raise typer.Exit(FOUND)
-
-
-def _as_read(
-    reading: "ReadingSettings | None", copies: "Sequence[Path]"
-) -> "ReadingSettings | None":
-    """Return how to read the original; what is missing there as its copies state, unless given."""
-    from cornerwave.choices import ReadingSettings
-    from cornerwave.outputs import read_metadata
-
-    settings = reading or ReadingSettings()
-    if settings.missing is not None or not copies:
-        return reading
-    try:
-        stated = read_metadata(copies[0])
-    except SourceError:  # raised again when the copy itself is opened
-        return reading
-    if stated is None:
-        return reading
-    columns = {about.source or name: about.marks for name, about in stated.columns.items()}
-    marks = tuple((name, cells) for name, cells in columns.items() if cells is not None)
-    return replace(settings, missing=stated.missing, column_missing=marks or None)
-
-
-def _as_copied(
-    source: "Source",
-    copies: "Sequence[Path]",
-    key: str | None,
-    vault: Path | None,
-    closing: ExitStack,
-) -> "tuple[Source, list[str]]":
-    """Return the original in the order of its shuffled copies, or with their pseudonyms.
-
-    And a line about it. Only the vault that made them knows either: the original is returned
-    as it is if rows can be matched without it, by position or by this key, or if no vault here
-    knows their dataset.
-    """
-    from cornerwave.choices import SHUFFLE
-    from cornerwave.outputs import read_metadata
-    from cornerwave.sources import open_source
-    from cornerwave.spec import CopyMetadata
-    from cornerwave.vault import is_vault, vault_place
-
-    try:
-        stated = (read_metadata(copies[0]) if copies else None) or CopyMetadata()
-    except SourceError:  # raised again when the copy itself is opened
-        return source, []
-    is_matched = stated.order != SHUFFLE if key is None else not _is_pseudonym(key, stated)
-    if is_matched or not (vault or is_vault(vault_place())):
-        return source, []
-    opened = open_vault(vault)
-    names = {each.id: each.name for each in opened.datasets()}
-    if (name := names.get(stated.dataset or "")) is None:
-        return source, []
-    dataset = opened.dataset(name, source=source)
-    place = closing.enter_context(dataset.work_folder()) / f"{source.name}.arrow"
-    dataset.write_in_copies_order(place, edition=stated.edition, batch=stated.batch)
-    done = "put into the order" if key is None else "given the pseudonyms"
-    return open_source(place), [f"The rows of {source.name} were {done} of the copies of {name}"]
-
-
-def _is_pseudonym(key: str, stated: "CopyMetadata") -> bool:
-    """Whether a copy states that it has pseudonyms in place of a column of the original."""
-    columns = stated.columns.items()
-    return any(about.pseudonym and (about.source or name) == key for name, about in columns)
 
 
 def attack(
@@ -183,8 +137,8 @@ def attack(
     with progress("Attacking") as advance, ExitStack() as closing:
         original, done = None, list[str]()
         if truth is not None:
-            original = open_source(truth, reading=_as_read(reading, copies))
-            original, done = _as_copied(original, copies, key, vault, closing)
+            original = open_source(truth, reading=as_read(reading, copies))
+            original, done = as_copied(original, copies, key, vault, closing)
         recovered = run(
             copies, noise=noise, truth=original, key=key, method=method, out=out, progress=advance
         )
