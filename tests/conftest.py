@@ -254,4 +254,4 @@ def freeze_table(table: Any, secret: Key, /, **choices: Any) -> Frozen:
 
 def decide(types: pa.Schema, **choices: Any) -> columns.Schema:
     """The roles of columns, given the owner's choices by name."""
-    return columns.decide(types, Choices(**choices))
+    return columns.decide(types, Choices.of(**choices))

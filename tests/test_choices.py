@@ -123,7 +123,7 @@ COLUMN_OF |= {"uniform": "c"}
 MADE = {"time": "x", "min_count": 5, "together": (("c", "d"),), "released_as": {"x": "NAME"}}
 
 
-BESIDE = {"key_as_is": {"key": "id"}, "time": {"unit": "id"}}
+BESIDE = {"key_as_is": {"key": "id"}, "time": {"unit": ("id",)}}
 """What a choice needs beside it."""
 
 

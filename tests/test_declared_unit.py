@@ -45,7 +45,7 @@ def clinic(persons=400, visits=6, *, seed=0, household=None):
 
 
 def looked_at(table, unit, **choices):
-    columns = UnitColumns.of(decide(table.schema, Choices(unit=unit, **choices)))
+    columns = UnitColumns.of(decide(table.schema, Choices.of(unit=unit, **choices)))
     return columns.looked(*map(np.array, columns.of_rows(table, np.arange(len(table)), bytes(32))))
 
 

@@ -151,11 +151,14 @@ def _read(content: TomlTable, path: Path, columns: Sequence[str]) -> Choices:
 
 def _with_unit(entries: list[TomlTable], unit: Any, path: Path) -> list[TomlTable]:
     """Return entries with the unit that is named for the whole table."""
-    if not isinstance(unit, str):
-        raise ColumnError(f"{path.name}: unit must be the name of a column")
-    others = [entry for entry in entries if entry["name"] != unit]
-    here = next((entry for entry in entries if entry["name"] == unit), {})
-    return [*others, {**here, "name": unit, "do": DOES[UNIT]}]
+    units = [unit] if isinstance(unit, str) else unit
+    if not isinstance(units, list) or not all(isinstance(each, str) for each in units):
+        raise ColumnError(
+            f"{path.name}: unit must be the name of a column, or a list of two, the outer one first"
+        )
+    others = [entry for entry in entries if entry["name"] not in units]
+    here = {entry["name"]: entry for entry in entries}
+    return [*others, *({**here.get(u, {}), "name": u, "do": DOES[UNIT]} for u in units)]
 
 
 def schema_reading(path: Path, given: ReadingSettings | None = None) -> ReadingSettings:
@@ -210,7 +213,9 @@ def schema_text(schema: Schema, reading: ReadingSettings | None = None) -> str:
 
 
 def _of_table(schema: Schema) -> Iterator[tuple[str, Any]]:
-    """Yield the keys of the table; a flag only if it was chosen."""
+    """Yield the keys of the table; a flag only if it was chosen, units if their order counts."""
+    if schema.nested:
+        yield "unit", list(schema.nested)
     for choice in _OF_TABLE:
         value = getattr(schema, choice.key)
         if value is not None and (not choice.is_flag or value == choice.value):
@@ -314,11 +319,9 @@ def _choices(entries: list[TomlTable], content: TomlTable) -> Choices:
         else:
             chosen[choice.name] = _chosen(choice, entries)
     units = _chosen(DECLARED["unit"], entries)
-    if len(units) > 1:
-        raise ColumnError(f"{listed(units)}: a table has one unit; choose one of them")
     as_is = chosen["key_as_is"]
     chosen |= {"key": keys[0] if keys else None, "key_as_is": bool({*as_is} & {*keys})}
-    chosen |= {"unit": units[0] if units else None}
+    chosen |= {"unit": units}
     chosen["keep"] += tuple(name for name in units if name in as_is)
     chosen["drop"] += _chosen(HIDDEN, entries)
     for choice in _OF_TABLE:

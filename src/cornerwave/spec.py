@@ -242,6 +242,7 @@ class CopyMetadata:
     `privacy` is the share of the variance of every column that the whole copy hides, `retention`
     the share of the cells of a category that were retained; `missing` are marks of the source,
     `unit` is its column whose values the rows of one person share, whether copies show it or not,
+    `outer_unit` the one of the household, or other thing, that persons belong to, if there is one;
     `time` the one that states when a person's rows were, if noise is a curve in it. A copy of a
     linked table states its `family`, the id that copies of all its `tables` have, and its `table`.
     A file of estimates is not a copy: it states the `estimate` that they were made by, alone.
@@ -257,6 +258,7 @@ class CopyMetadata:
     order: str | None = stated(OneOf(None, *ORDERS), always_of=("",))
     noise_format: int | None = stated(Whole("the number of a format", 1))
     unit: str | None = stated(_NAME)
+    outer_unit: str | None = stated(_NAME)
     time: str | None = stated(_NAME)
     family: str | None = stated(Text())
     table: str | None = stated(Text("the name of a table"))

@@ -46,6 +46,10 @@ Encodings = Mapping[str, Encoded]
 Block = TypeVar("Block")
 
 
+MOST_UNITS = 2
+"""Units of a table: persons, and the households that they belong to."""
+
+
 @dataclass(frozen=True)
 class AlignedRows:
     """The same rows of some tables, (N, rows) each: as they are, and on the scales that they are
@@ -187,7 +191,7 @@ class Aligned:
         copies: Sequence[Any],
         *,
         key: str | None = None,
-        unit: str | None = None,
+        unit: str | Sequence[str] | None = None,
         privacy: Sequence[float] | None = None,
         is_matched: bool = False,
     ) -> Self:
@@ -200,13 +204,13 @@ class Aligned:
         names = _short_names([str(copy.path or f"frame {i + 1}") for i, copy in enumerate(opened)])
         stated = Stated.of(opened, privacy)
         _check_matching(truth, opened, stated, key)
-        unit = _unit_of(truth, stated, unit)
-        kinds = _Kinds.of([truth, *opened], stated, (key, unit))
+        units = _units_of(truth, stated, unit)
+        kinds = _Kinds.of([truth, *opened], stated, (key, *units))
         wanted = [*kinds.numbers, *kinds.apart, *(n for group in kinds.categories for n in group)]
         changed: list[str] = []
         for i, copy in enumerate(opened):
             if key is not None and not is_matched and not _same_order(truth, copy, key):
-                shown = [unit] if unit and unit in copy.schema.names else []
+                shown = [each for each in units if each in copy.schema.names]
                 opened[i] = _sorted_like(truth, copy, [*wanted, *shown], key)
                 changed.append(names[i])
         return cls(
@@ -220,7 +224,7 @@ class Aligned:
             sorted_copies=tuple(changed),
             left_out=kinds.left_out,
             key=key,
-            persons=None if unit is None else Persons.of(truth, unit),
+            persons=Persons.nested(truth, units) if units else None,
         )
 
     def one_row_each(self) -> "Aligned":
@@ -418,19 +422,17 @@ class _Kinds:
     left_out: Mapping[str, str]
 
     @classmethod
-    def of(
-        cls, tables: Sequence[Source], stated: Stated, names: tuple[str | None, str | None]
-    ) -> "_Kinds":
-        """Sort the columns that all tables have, given the names of key and unit; raise ColumnError
-        if none can be compared.
+    def of(cls, tables: Sequence[Source], stated: Stated, names: Sequence[str | None]) -> "_Kinds":
+        """Sort the columns that all tables have, given the names of key and units; raise
+        ColumnError if none can be compared.
         """
-        key, unit = names
+        key = names[0]
         for table in tables:
             if key is not None and key not in table.schema.names:
                 raise ColumnError(f"{table.name} has no column {key!r} to align the rows by")
         held = [set(table.schema.names) for table in tables]
         everywhere = set.intersection(*held)
-        shared = [n for n in tables[0].schema.names if n in everywhere and n not in (key, unit)]
+        shared = [n for n in tables[0].schema.names if n in everywhere and n not in names]
         hidden = [n for n in shared if any(about.pseudonym for about in stated.each(n))]
         categories = stated.categories([n for n in shared if n not in hidden], tables)
         refreshed = {name for group in categories for name in group}
@@ -488,12 +490,21 @@ def _check_matching(
         )
 
 
-def _unit_of(truth: Source, stated: Stated, unit: str | None) -> str | None:
-    """Return the column that names the person of each row: as given, else as copies state."""
-    name = unit or stated.unit
-    if name is not None and name not in truth.schema.names:
-        raise ColumnError(f"{truth.name} has no column {name!r}, which rows of a person share")
-    return name
+def _units_of(truth: Source, stated: Stated, unit: str | Sequence[str] | None) -> list[str]:
+    """Return the columns that name the person of each row: as given, else as copies state.
+
+    Of persons in households two, the household first.
+    """
+    given = [unit] if isinstance(unit, str) else list(unit or ())
+    names = given or stated.units
+    if len(names) > MOST_UNITS:
+        raise ColumnError(
+            f"{', '.join(map(repr, names))}: an audit takes at most two units, the outer one first"
+        )
+    for name in names:
+        if name not in truth.schema.names:
+            raise ColumnError(f"{truth.name} has no column {name!r}, which rows of a person share")
+    return names
 
 
 def _side_by_side(

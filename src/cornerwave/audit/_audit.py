@@ -219,14 +219,15 @@ def audit(
     copies: Sequence[Any],
     *,
     key: str | None = None,
-    unit: str | None = None,
+    unit: str | Sequence[str] | None = None,
     privacy: Sequence[float] | None = None,
     others: Sequence[PersonsBeside] = (),
     progress: Progress = lambda rows: None,
 ) -> Audit:
     """Audit copies of a source: files or frames, aligned by position or by a key column.
 
-    `unit` is the column whose values the rows of one person share; by default, what copies state.
+    `unit` is the column whose values the rows of one person share, or two columns, of households
+    and of persons in them; by default, what copies state.
     `privacy` is what each copy should hide of every column; by default, what it states. `others` is
     what the holder of each copy has of the same persons, from copies of other tables.
     Raises SourceError or ColumnError if they are not copies of the same rows, LevelError if

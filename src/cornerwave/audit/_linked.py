@@ -14,6 +14,11 @@ rows. All copies together are one more adversary: they must not hide less than t
 states. Copies of other tables of the same persons say more: what they show of a person counts too
 (_other_tables).
 
+Of persons in households, in whole ones by somebody who knows which they are, two more:
+
+    group     the mean of the household's cells
+    apart     the mean of a person's cells less that of another person of the household
+
 The order of a person's rows may say more, as in a series of years. Then the rows around a row and
 its place count too: against what is stated, or as a note where the owner chose to keep the order.
 
@@ -55,8 +60,18 @@ MOST_TIMES, NOTHING = 48, 1e-12
 """Times that are told apart at most, and a share of a variance that is rounding."""
 
 VALUE, MEAN, CHANGE = "value", "mean", "change"
+GROUP, APART = "group", "apart"
 
-WORDS = {VALUE: "each value", MEAN: "a person's mean", CHANGE: "a change between two rows"}
+WORDS = {
+    VALUE: "each value",
+    MEAN: "a person's mean",
+    CHANGE: "a change between two rows",
+    GROUP: "a household's mean",
+    APART: "a difference between persons of a household",
+}
+
+SAME = 1e-12
+"""Means that differ by a smaller share of the largest are the same."""
 
 LEARNED_COLUMNS, LEARNED_LINKED_ROWS = 8, 1 << 14
 """Boosting estimates so many columns, in so many rows."""
@@ -68,10 +83,51 @@ LinkedLeft = tuple[tuple[int, ...], Left]
 
 @dataclass(frozen=True)
 class History:
-    """The rows of some persons, sorted by person, and by time if they are `in_time`."""
+    """The rows of some persons, sorted by person, and by time if they are `in_time`.
+
+    `outer` are the same rows by household, if persons belong to some.
+    """
 
     person: Ints
     in_time: bool = False
+    outer: "History | None" = None
+
+    @cached_property
+    def household(self) -> Ints:
+        """The household of each person; without these the person itself."""
+        if self.outer is None:
+            return np.arange(len(self.starts))
+        return np.searchsorted(self.outer.starts, self.starts, side="right") - 1
+
+    @cached_property
+    def persons(self) -> Ints:
+        """How many persons each household has."""
+        return np.bincount(self.household)
+
+    @cached_property
+    def other_person(self) -> Ints:
+        """The next person of the household of each person, in a circle."""
+        first = np.cumsum(self.persons) - self.persons
+        last = first + self.persons - 1
+        following = np.arange(1, len(self.starts) + 1)
+        following[last] = first
+        return following
+
+    def apart(self, rows: Floats) -> Floats:
+        """Return the means (k, persons) less those of other persons, NaN where there is none."""
+        means = self.means(rows)
+        alone = self.other_person == np.arange(len(self.starts))
+        found = means - means[:, self.other_person]
+        rounding = SAME * np.nanmax(np.abs(means), axis=1, keepdims=True, initial=0.0)
+        return np.where(alone, np.nan, np.where(np.abs(found) <= rounding, 0.0, found))
+
+    def of_households(self, rows: Floats) -> Floats:
+        """Return what households have in common (k, households), by rows (d, n)."""
+        assert self.outer is not None
+        means, each = self.outer.means(rows), self.means(rows)
+        of_persons = np.array([np.bincount(self.household, own) for own in each]) / self.persons
+        few, lone = 1 / self.outer.sizes, 1 / self.persons
+        return np.vstack([means, means * few, means * lone, of_persons, few[None], lone[None]])
 
     @cached_property
     def starts(self) -> Ints:
@@ -131,7 +187,9 @@ class History:
 
     @cached_property
     def part(self) -> Ints:
-        """The part that each row is in: all rows of a person in one."""
+        """The part that each row is in: all rows of a person, or household, in one."""
+        if self.outer is not None:
+            return self.outer.part
         return np.repeat(split(len(self.sizes)), self.sizes)
 
 
@@ -144,6 +202,8 @@ class LinkedView:
     votes: Mapping[str, Floats]
     beside: Floats = field(default_factory=lambda: np.empty((0, 0)))
     """What copies of other tables show of the persons (k, persons), NaN where nothing."""
+    outer_votes: Mapping[str, Floats] = field(default_factory=dict)
+    """The votes of households."""
 
     def near(self, name: str) -> list[str]:
         """Return a column, then the others, closest first, as many as have room."""
@@ -160,7 +220,8 @@ class LinkedView:
         return names
 
     def features(self, name: str, kind: str, *, ordered: bool) -> Floats:
-        """Return what a column is estimated from, (d, n); for means of persons, (d, persons).
+        """Return what a column is estimated from, (d, n); for means of persons, (d, persons), and
+        of households, (d, households).
 
         If rows are `ordered`, those around each count, and its place.
         """
@@ -173,7 +234,15 @@ class LinkedView:
         of_person = [means, means * one_of_m, one_of_m[None], *votes]
         if len(self.beside):
             of_person += [_filled(self.beside), np.isfinite(self.beside[-1:])]
-        if kind == MEAN:
+        if history.outer is not None:
+            votes = [self.outer_votes[each] for each in names if each in self.outer_votes]
+            of_outer = np.vstack([history.of_households(rows), *votes])
+            if kind == GROUP:
+                return standard(of_outer)
+            of_person.append(of_outer[:, history.household])
+        if kind == APART:
+            of_person.append(means[:, history.other_person])
+        if kind in (MEAN, APART):
             return standard(np.vstack(of_person))
         few = history.spread(one_of_m[None])
         parts = [rows, rows * few, history.spread(np.vstack(of_person)), rows[:, history.other]]
@@ -231,7 +300,13 @@ class LinkedEvidence:
         rows, time = rows.taken(back), aligned.stated.time
         first = places[History(person).starts]
         beside = [_beside(whole, i, first, each) for i, each in enumerate(others)]
-        unordered = cls(rows, History(person), persons.unit, persons.count, beside)
+        history = History(person)
+        if persons.within is not None:
+            numbers = np.unique(persons.within.codes[places], return_inverse=True)[1]
+            history = History(numbers, outer=history)
+        unordered = cls(rows, history, persons.unit, persons.count, beside)
+        if history.outer is not None:
+            return unordered
         if time is None or time not in whole.source.schema.names:
             return unordered
         when = _ranks(*whole.values_at(time, places[ascending]))[back]
@@ -249,8 +324,19 @@ class LinkedEvidence:
 
     @property
     def persons(self) -> int:
-        """How many persons are looked at."""
-        return len(self.history.sizes)
+        """How many persons, or households, are looked at."""
+        return len(self._clusters.sizes)
+
+    @property
+    def _clusters(self) -> History:
+        """Rows by what is independent: by household, or by person."""
+        return self.history.outer or self.history
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """What is estimated."""
+        own = (VALUE, MEAN, CHANGE)
+        return own if self.history.outer is None else (*own, GROUP, APART)
 
     @cached_property
     def adversaries(self) -> list[tuple[tuple[int, ...], LinkedView]]:
@@ -267,17 +353,18 @@ class LinkedEvidence:
             {n: np.vstack([each.columns[n] for each in shown]) for n in shown[0].columns},
             {n: np.vstack([each.votes[n] for each in shown]) for n in shown[0].votes},
             np.vstack([each.beside for each in shown]),
+            {n: np.vstack([e.outer_votes[n] for e in shown]) for n in shown[0].outer_votes},
         )
         return [*alone, (tuple(copies), joined)]
 
     def _shown(self, i: int) -> LinkedView:
         columns = self.everything.shown_columns(i)
-        votes = {
-            each.name: _vote(self.history, columns[each.name])
-            for each in self.everything.categories[0]
-        }
+        categories = [each.name for each in self.everything.categories[0]]
+        votes = {name: _vote(self.history, columns[name]) for name in categories}
         beside = self.beside[i] if self.beside else np.empty((0, 0))
-        return LinkedView(self.history, columns, votes, beside)
+        outer = self.history.outer
+        of_outer = {name: _vote(outer, columns[name]) for name in categories if outer}
+        return LinkedView(self.history, columns, votes, beside, of_outer)
 
     def targets(self, kind: str) -> dict[str, Target]:
         """Return what is estimated of each column, where there is enough of it that varies."""
@@ -292,6 +379,10 @@ class LinkedEvidence:
                 values = self.history.means(values)
             elif kind == CHANGE:
                 values = self.history.changes(values)
+            elif kind == APART:
+                values = self.history.apart(values)
+            elif kind == GROUP:
+                values = self._clusters.means(values)
             each = replace(target, values=values)
             if each.present.sum() >= LEAST_ROWS and each.varies:
                 found[target.name] = each
@@ -300,7 +391,7 @@ class LinkedEvidence:
     @cached_property
     def losses(self) -> list[tuple[tuple[int, ...], str, str, Loss]]:
         """What each adversary leaves of each column and kind, with and without the times."""
-        targets = {kind: self.targets(kind) for kind in (VALUE, MEAN, CHANGE)}
+        targets = {kind: self.targets(kind) for kind in self.kinds}
         alone = [
             (copies, name, kind, self._loss(shown, target, kind, ordered=self.everything.ordered))
             for copies, shown in self.adversaries
@@ -311,9 +402,13 @@ class LinkedEvidence:
 
     def _loss(self, shown: LinkedView, target: Target, kind: str, *, ordered: bool) -> Loss:
         present, history = target.present, self.history
-        part = split(self.persons) if kind == MEAN else history.part
-        clusters = np.arange(self.persons) if kind == MEAN else history.person
-        weights = history.sizes.astype(np.float64) if kind == MEAN else None
+        part, clusters, weights = history.part, self._clusters.person, None
+        if kind in (MEAN, APART):
+            part, clusters = part[history.starts], history.household
+            weights = history.sizes.astype(np.float64)
+        elif kind == GROUP:
+            part, clusters = part[self._clusters.starts], np.arange(self.persons)
+            weights = self._clusters.sizes.astype(np.float64)
         D = standard(shown.features(target.name, kind, ordered=ordered)[:, present])
         T = target.values[:, present]
         L = ((T - ridge(D, T, part[present])) ** 2).sum(axis=0)

@@ -21,10 +21,25 @@ BLOCK = 1 << 16
 
 @dataclass(frozen=True)
 class Persons:
-    """The person of each row, numbered; a row without a value of the unit is a person itself."""
+    """The person of each row, numbered; a row without a value of the unit is a person itself.
+
+    If persons belong to households, these are numbered, and `within` are the persons in them.
+    """
 
     unit: str
     codes: Ints
+    within: "Persons | None" = None
+
+    @classmethod
+    def nested(cls, source: Source, units: Sequence[str]) -> "Persons":
+        """Read which unit each row belongs to; of two units, the outer one first."""
+        outer, *inner = (cls.of(source, unit) for unit in units)
+        if not inner:
+            return outer
+        # a person is named by both: numbers may begin anew in each household
+        pairs = outer.codes * (int(inner[0].codes.max(initial=0)) + 1) + inner[0].codes
+        within = cls(inner[0].unit, np.unique(pairs, return_inverse=True)[1])
+        return replace(outer, within=within)
 
     @classmethod
     def of(cls, source: Source, unit: str) -> "Persons":
@@ -80,7 +95,8 @@ class Persons:
     def sampled(self, most: int, each: int) -> tuple[Ints, Ints]:
         """Return rows of persons chosen by chance, at most so many of all and of `each`.
 
-        They are sorted by person; returned are their places, and numbers of their persons.
+        They are sorted by person; returned are their places, and numbers of their persons. If
+        persons belong to households, whole ones are chosen, and rows sorted by these first.
         """
         chosen = np.random.default_rng([self.count, 28]).permutation(self.count)
         rank = np.empty(self.count, dtype=np.int64)
@@ -88,7 +104,8 @@ class Persons:
         fits = np.cumsum(np.minimum(self.sizes[chosen], each)) <= most
         fits[0] = True
         rows = np.flatnonzero(fits[rank[self.codes]])
-        rows = rows[np.argsort(self.codes[rows], kind="stable")]
+        inner = self.codes if self.within is None else self.within.codes
+        rows = rows[np.lexsort((inner[rows], self.codes[rows]))]
         person = np.unique(self.codes[rows], return_inverse=True)[1]
         sizes = np.bincount(person)
         # of a person with more rows, those that follow each other are looked at

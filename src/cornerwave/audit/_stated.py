@@ -66,6 +66,12 @@ class Stated:
         return self.given or tuple(None if p is None else float(p) for p in stated)
 
     @property
+    def units(self) -> list[str]:
+        """The columns that name what rows belong to, the outer one first."""
+        outer = next((each.outer_unit for each in self.copies if each.outer_unit), None)
+        return [name for name in (outer, self.unit) if name is not None]
+
+    @property
     def unit(self) -> str | None:
         """The column of the source whose values rows of one person share, if a copy states it."""
         return next((each.unit for each in self.copies if each.unit), None)

@@ -173,11 +173,11 @@ class Choices:
         label="What",
         words={True: "key: identifies the row, unchanged in copies"},
     )
-    unit: str | None = _do(
+    unit: tuple[str, ...] = _do(
         UNIT,
-        "Column that names the person, or other thing, that rows belong to; a pseudonym in copies",
+        "Column that names the person, or other thing, that rows belong to; a pseudonym in "
+        "copies; of persons in households name both, the household first",
         "unit: names the person that rows belong to, a pseudonym in copies",
-        COLUMN,
     )
     time: str | None = declared(
         "Column that states when a person's row was: a number, date or time",
@@ -374,7 +374,7 @@ class Choices:
                 else:
                     own = tuple(local.values())
                     chosen[name] = own if choice.gives == COLUMNS else next(iter(own), None)
-        if chosen["key"] == chosen["unit"]:  # one row each: the unit names the row
+        if (chosen["key"],) == chosen["unit"]:  # one row each: the unit names the row
             chosen |= {"key": None, "key_as_is": False}
         return Choices(**chosen)
 
@@ -408,7 +408,7 @@ class ChoiceArguments(TypedDict, total=False):
 
     key: str | None
     key_as_is: bool
-    unit: str | None
+    unit: str | Iterable[str] | None
     time: str | None
     drop: Iterable[str]
     keep: Iterable[str]

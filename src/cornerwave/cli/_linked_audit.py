@@ -48,7 +48,7 @@ def audit_linked_files(
     tables: Mapping[str, str],
     copies: Sequence[Path],
     *,
-    unit: str | None,
+    unit: "Sequence[str] | None",
     privacy: list[float] | None,
     vault: Path | None,
     reading: "ReadingSettings | None",
@@ -76,7 +76,7 @@ def audit_linked_files(
             result = audit(
                 original,
                 own,
-                unit=unit if unit in truth.schema.names else None,
+                unit=unit if unit and {*unit} <= {*truth.schema.names} else None,
                 privacy=privacy,
                 others=[_beside(files, table) for files in opened],
                 progress=advance,
@@ -96,7 +96,7 @@ def audit_linked(
     linked: "LinkedDataset",
     copies: Sequence[Path],
     *,
-    unit: str | None,
+    unit: "Sequence[str] | None",
     privacy: list[float] | None,
 ) -> "dict[str, Audit]":
     """Audit copies of linked tables, each a folder, a .zip or a .duckdb file, table by table.

@@ -50,9 +50,11 @@ def audit(
     ],
     key: AlignOption = None,
     unit: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
-            metavar="COLUMN", help="Rows of one person share its values; default: the metadata."
+            metavar="COLUMN",
+            help="Rows of one person share its values; of persons in households both, the "
+            "household first; default: the metadata.",
         ),
     ] = None,
     privacy: Annotated[

@@ -96,7 +96,8 @@ class Schema:
     by fewer than `min_count` rows are pooled. `order` is what the owner chose for the order
     of the rows; None if there was no need to. `time` states when rows were.
     `independent_rows` if the owner stated that no two rows belong together, `few_rows` if the owner
-    accepts that there are few.
+    accepts that there are few. `nested` are the units of a table with two, the outer one first: a
+    person is named by both, and need be unique only in the outer one.
     """
 
     columns: tuple[Column, ...]
@@ -106,6 +107,7 @@ class Schema:
     independent_rows: bool = False
     few_rows: bool = False
     time: str | None = None
+    nested: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.perturbed and not self.categories:
@@ -147,7 +149,17 @@ class Schema:
     @property
     def unit(self) -> str | None:
         """The column that names the person that rows belong to, if there is one."""
-        return next(iter(self._names(UNIT)), None)
+        return self.nested[-1] if self.nested else next(iter(self._names(UNIT)), None)
+
+    @property
+    def outer_unit(self) -> str | None:
+        """The column that names the household, or other thing, that persons belong to, if any."""
+        return self.nested[0] if self.nested else None
+
+    @property
+    def units(self) -> list[str]:
+        """The columns that name units, the outer one first."""
+        return list(self.nested) or self._names(UNIT)
 
     @property
     def naming(self) -> list[str]:
@@ -158,16 +170,15 @@ class Schema:
     @property
     def pseudonym(self) -> str | None:
         """The key, if copies have pseudonyms in its place."""
-        return self._pseudonym(KEY)
+        return next(iter(self._pseudonyms(KEY)), None)
 
     @property
-    def unit_pseudonym(self) -> str | None:
-        """The unit, if copies have pseudonyms in its place."""
-        return self._pseudonym(UNIT)
+    def unit_pseudonyms(self) -> list[str]:
+        """The units that copies have pseudonyms in place of."""
+        return self._pseudonyms(UNIT)
 
-    def _pseudonym(self, role: str) -> str | None:
-        shown = (c.name for c in self.columns if c.role == role and c.shown and not c.as_is)
-        return next(shown, None)
+    def _pseudonyms(self, role: str) -> list[str]:
+        return [c.name for c in self.columns if c.role == role and c.shown and not c.as_is]
 
     @property
     def unchanged(self) -> list[str]:
@@ -231,6 +242,7 @@ def decide(source: pa.Schema, choices: Choices) -> Schema:
         choices.independent_rows,
         choices.few_rows,
         choices.time,
+        choices.unit if len(choices.unit) > 1 else (),
     )
 
 
@@ -285,7 +297,7 @@ def _column(part: pa.Field, choices: Choices) -> Column:
 def _role(part: pa.Field, choices: Choices) -> str:
     """Return the role of a column; '' if the owner has to decide it. Raises ColumnError."""
     name, plain = part.name, plain_type(part.type)
-    if name in (choices.key, choices.unit):
+    if name in (choices.key, *choices.unit):
         role = KEY if name == choices.key else UNIT
         if not can_name(plain):
             raise ColumnError(
@@ -322,20 +334,17 @@ def _check_choices(choices: Choices, present: Sequence[str]) -> None:
         )
     if both := sorted(set(choices.keep) & {*choices.drop, choices.key}):
         raise ColumnError(f"{listed(both)}: kept and also dropped or the key; choose one")
-    if choices.time is not None and choices.unit is None:
+    _check_units(choices)
+    if choices.time is not None and not choices.unit:
         raise ColumnError(
             f"{choices.time!r} is the time of a person's rows, but no column names the person",
             use=("unit",),
         )
-    if choices.unit is not None and choices.unit == choices.key:
-        raise ColumnError(f"{choices.unit!r}: the key and also the unit; choose one")
-    if choices.unit is not None and choices.uniform:
+    if choices.unit and choices.uniform:
         raise ColumnError(
             f"{listed(choices.uniform)}: uniform does not go with a unit, whose categories are "
             "replaced by those of another person; choose one"
         )
-    if choices.unit in choices.drop and choices.unit in choices.keep:
-        raise ColumnError(f"{choices.unit!r}: kept and also dropped; choose one")
     if choices.key_as_is and choices.key is None:
         raise ColumnError("no column is the key, so none can be released as it is", use=("key",))
     if choices.key_as_is and choices.key in choices.drop:
@@ -351,9 +360,34 @@ def _check_choices(choices: Choices, present: Sequence[str]) -> None:
         )
 
 
+MOST_UNITS = 2
+"""Units of a table: persons, and the households that they belong to."""
+
+
+def _check_units(choices: Choices) -> None:
+    """Raise ColumnError for units that cannot be."""
+    if twice := repeated(choices.unit):
+        raise ColumnError(f"{listed(twice)}: named as the unit more than once; name it once")
+    if len(choices.unit) > MOST_UNITS:
+        raise ColumnError(
+            f"{listed(choices.unit)}: a table has at most {MOST_UNITS} units, as households and "
+            "their persons; name the two that are to be hidden, the outer one first"
+        )
+    if len(choices.unit) > 1 and choices.time is not None:
+        raise ColumnError(
+            f"{choices.time!r}: a time does not go with two units, {listed(choices.unit)}; leave "
+            "the time out, or name the person alone"
+        )
+    for unit in choices.unit:
+        if unit == choices.key:
+            raise ColumnError(f"{unit!r}: the key and also the unit; choose one")
+        if unit in choices.drop and unit in choices.keep:
+            raise ColumnError(f"{unit!r}: kept and also dropped; choose one")
+
+
 def _check_roles(roles: Mapping[str, str], choices: Choices) -> None:
     hidden = [n for n in choices.named("hide_missing") if roles[n] == PERTURBED]
-    if choices.unit is not None and hidden:
+    if choices.unit and hidden:
         raise ColumnError(
             f"{listed(hidden)}: hide_missing does not go with a unit for numbers: what is drawn "
             "for a gap would stand out among the other rows of the person. Let gaps be visible, "

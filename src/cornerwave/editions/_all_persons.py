@@ -104,6 +104,7 @@ class AllPersons:
             "names": np.array(list(self.first), dtype=np.str_),
             "first": np.array(list(self.first.values()), dtype=np.float64),
             **cells_to_arrays(sample.cells),
+            **({} if sample.outers is None else {"outers": sample.outers}),
         }
         np.savez(out, **arrays)
         return out.getvalue()
@@ -124,6 +125,7 @@ class AllPersons:
                 cells_from_arrays(kept, columns, len(kept["units"])),
                 most,
                 np.uint64(kept["limit"]),
+                kept.get("outers"),
             )
             pairs = zip(kept["names"].tolist(), kept["first"].tolist(), strict=True)
             first = {name: tuple(shares) for name, shares in pairs}

@@ -15,15 +15,17 @@ import numpy as np
 import pyarrow as pa
 
 from cornerwave.arrays import Ids, Ints, Words
-from cornerwave.choices import KEEP_ORDER, SHUFFLE
+from cornerwave.choices import KEEP_ORDER, SHUFFLE, toml_text
 from cornerwave.columns import Encoded, Fingerprint, Scale, Schema, listed, one_chunk, to_floats
 from cornerwave.editions import Ranges
 from cornerwave.errors import ColumnError, SourceChanged, SourceError, SourceLost, warn
 from cornerwave.passes import Adding, Found, Pass, Result_co
 from cornerwave.privacy import (
     LEAST_PERSONS,
+    Looked,
     RevealedByOrder,
     RowOrder,
+    as_nested,
     find_above,
     find_better,
     find_units,
@@ -31,11 +33,12 @@ from cornerwave.privacy import (
 from cornerwave.sources import Progress, Source, silent
 from cornerwave.spine.frozen import Frozen
 from cornerwave.spine.histories import CHANGED, HistoryRows, row_words, taken_from
-from cornerwave.spine.person_sample import PersonValues, constant_columns
+from cornerwave.spine.person_sample import PersonSample, PersonValues, constant_columns
 from cornerwave.spine.rows import (
     Group,
     RowSecrets,
     encoded_cells,
+    outer_ids,
     row_ids,
     row_times,
     unit_ids,
@@ -173,17 +176,31 @@ def survey_rows(
     surveyor = Surveyor(schema, scales, secrets)
     order = order_of(schema, is_placed=engine.is_placed, rows=engine.all_rows)
     survey = engine.run(SurveyPass(surveyor, order, rows=engine.all_rows), progress).survey
-    if survey.persons is not None:
-        names = constant_columns(survey.persons, schema.perturbed)
+    if (sample := survey.persons) is not None:
+        names = constant_columns(sample, schema.perturbed)
         survey = replace(survey, constants=constants_of(engine, names, schema, secrets))
+        if schema.nested:
+            names = constant_columns(sample, schema.perturbed, outer=True)
+            outer = constants_of(engine, names, schema, secrets, outer=True)
+            survey = replace(survey, outer_constants=outer)
+    if survey.nesting is not None:
+        survey.nesting.check(schema)
     return surveyor, survey.trimmed()  # sorted once, and not each time that it is used
 
 
 def constants_of(
-    engine: Engine, names: Sequence[str], schema: Schema, secrets: RowSecrets
+    engine: Engine,
+    names: Sequence[str],
+    schema: Schema,
+    secrets: RowSecrets,
+    *,
+    outer: bool = False,
 ) -> PersonValues | None:
-    """Return the values of columns that may be constant in each person; None without any."""
-    return engine.run(ConstantPass(tuple(names), schema, secrets)) if names else None
+    """Return the values of columns that may be constant in each person; None without any.
+
+    Or in each household, if `outer`.
+    """
+    return engine.run(ConstantPass(tuple(names), schema, secrets, outer)) if names else None
 
 
 @dataclass(frozen=True, repr=False)
@@ -193,11 +210,12 @@ class ConstantPass(Adding[Block, PersonValues]):
     names: tuple[str, ...]
     schema: Schema
     secrets: RowSecrets
+    outer: bool = False
 
     @property
     def reads(self) -> list[str]:
         """The columns that it looks at."""
-        named = (self.schema.key, self.schema.unit, *self.names)
+        named = (self.schema.key, *self.schema.units, *self.names)
         return [name for name in named if name is not None]
 
     def nothing(self) -> PersonValues:
@@ -208,7 +226,8 @@ class ConstantPass(Adding[Block, PersonValues]):
 
     def of(self, block: Block, known: PersonValues) -> PersonValues:
         """Return those of some rows."""
-        units = unit_ids(block.ids, block.table, self.schema, self.secrets)
+        named = outer_ids if self.outer else unit_ids
+        units = named(block.ids, block.table, self.schema, self.secrets)
         values = np.array(
             [to_floats(one_chunk(block.table.column(name)), name) for name in self.names]
         )
@@ -249,13 +268,17 @@ def check_declared_unit(surveyor: Surveyor, survey: Survey) -> None:
     if schema.unit is None or survey.persons is None or schema.independent_rows:
         return
     looked = surveyor.unit_columns.looked(rows.numbers, rows.cells)
-    if all(each.distinct == 0 for each in looked if each.name == schema.unit):
-        raise ColumnError(
-            f"{schema.unit!r} has no value, so it identifies no one; choose another unit"
-        )
+    for unit in schema.units:
+        if all(each.distinct == 0 for each in looked if each.name == unit):
+            raise ColumnError(
+                f"{unit!r} has no value, so it identifies no one; choose another unit"
+            )
     if survey.persons.persons < LEAST_PERSONS or (survey.persons.counts == 1).all():
         return  # refused where the noise of persons is made
-    better = find_better(looked, schema.unit, rows=survey.moments.rows)
+    of_rows, of_outers = looked, looked
+    if schema.outer_unit is not None:
+        of_rows, of_outers = as_nested(looked, schema.outer_unit, schema.unit)
+    better = find_better(of_rows, schema.unit, rows=survey.moments.rows)
     if better is not None:
         remedy = (
             f"Name {better.columns[0]!r} as the unit"
@@ -269,12 +292,24 @@ def check_declared_unit(surveyor: Surveyor, survey: Survey) -> None:
             "state that other rows are independent",
             use=("unit", "independent_rows"),
         )
-    for above in find_above(looked, schema.unit, persons=survey.persons.persons)[:1]:
+    _warn_of_outer(of_outers, surveyor.schema, survey.persons)
+
+
+def _warn_of_outer(looked: Sequence[Looked], schema: Schema, sample: PersonSample) -> None:
+    """Warn if units belong together: persons of a household, or households of a village."""
+    unit = schema.outer_unit or schema.unit
+    assert unit is not None
+    units = round(len(sample.outer_starts) / sample.share)
+    for above in find_above(looked, unit, persons=units)[:1]:
         names = listed(above.columns)
+        remedy = f"If {names} is the person, or the thing to hide, name it as the unit"
+        if not schema.nested and len(above.columns) == 1 and above.columns[0] in schema.naming:
+            both = toml_text([*above.columns, unit])
+            remedy += f". To hide both, name both as units, {names} first (unit = {both})"
         warn(
-            f"{above}. Copies hide each {schema.unit!r}, not what those with the same {names} have "
-            f"in common. If {names} is the person, or the thing to hide, name it as the unit",
-            stacklevel=5,
+            f"{above}. Copies hide each {unit!r}, not what those with the same {names} have "
+            f"in common. {remedy}",
+            stacklevel=6,
         )
 
 
@@ -428,7 +463,10 @@ class HistoryPass(Adding[Block, HistoryRows]):
         order = order if times is None else times
         codes = self.frozen.codes(cells)
         taken = taken_from(block.ids, units, times, codes, self.rows.fingerprint)
-        return HistoryRows(((words, units, editions, order, codes),), fingerprint, taken)
+        outers: tuple[Ids, ...] = ()
+        if schema.nested:
+            outers = (outer_ids(block.ids, block.table, schema, self.rows),)
+        return HistoryRows(((words, units, editions, order, codes),), fingerprint, taken, outers)
 
     def finish(self, found: HistoryRows) -> HistoryRows:
         """Return those of all rows. Raises SourceChanged for another table."""
@@ -465,11 +503,12 @@ def survey_batch(
     ranges: Ranges,
     *,
     constant: Sequence[str] = (),
+    outer_constant: Sequence[str] = (),
     progress: Progress = silent,
 ) -> Survey:
     """Survey new rows of a table on an engine; `ranges` counts those beyond the scales.
 
-    Some columns are `constant` in each person.
+    Some columns are `constant` in each person, some of these in each household.
 
     Raises SourceError, also if two rows have one key, if their order reveals a column, or if rows
     belong together.
@@ -479,7 +518,8 @@ def survey_batch(
     found = engine.run(SurveyPass(surveyor, order, ranges), progress)
     ranges.outside.update(found.outside)
     constants = constants_of(engine, constant, schema, surveyor.secrets)
-    return replace(found.survey, constants=constants)
+    outer = constants_of(engine, outer_constant, schema, surveyor.secrets, outer=True)
+    return replace(found.survey, constants=constants, outer_constants=outer)
 
 
 def batch_order(schema: Schema, **known: Any) -> RowOrder:

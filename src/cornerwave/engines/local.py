@@ -22,7 +22,7 @@ from cornerwave.passes import Found, Pass, Result_co, add_up, in_threads
 from cornerwave.sources import Progress, Source, silent
 from cornerwave.spec import ColumnMetadata, CopyMetadata
 from cornerwave.spine.recipe import Recipe, Recognised
-from cornerwave.spine.rows import RowSecrets, numbered, row_ids, unit_ids
+from cornerwave.spine.rows import RowSecrets, numbered, outer_ids, row_ids, unit_ids
 from cornerwave.spine.survey import Survey, Surveyor
 
 
@@ -134,13 +134,15 @@ def make_copies(
 
 def rows_as_copied(source: Source, recipe: Recipe) -> Iterator[pa.Table]:
     """Yield the rows of a table in the order of its copies, with their pseudonyms."""
-    key, unit = recipe.frozen.schema.pseudonym, recipe.frozen.schema.unit_pseudonym
+    schema, secrets = recipe.frozen.schema, recipe.row_secrets
+    key = schema.pseudonym
     for ids, table in _identified(source, recipe):
         shown = table
-        if unit is not None:
-            units = unit_ids(ids, table, recipe.frozen.schema, recipe.row_secrets)
-            place = table.schema.get_field_index(unit)
-            shown = shown.set_column(place, unit, recipe.unit_pseudonyms(units))
+        if schema.unit_pseudonyms:
+            units, outers = (of(ids, table, schema, secrets) for of in (unit_ids, outer_ids))
+            for unit, pseudonyms in recipe.unit_pseudonyms(units, outers).items():
+                place = table.schema.get_field_index(unit)
+                shown = shown.set_column(place, unit, pseudonyms)
         if key is not None:
             place = table.schema.get_field_index(key)
             shown = shown.set_column(place, key, recipe.pseudonyms(ids))

@@ -199,7 +199,7 @@ class _Trial:
             types,
             Choices(
                 drop=tuple(n for n, do in proposed.items() if do not in _TRIED),
-                unit=_unit_in(proposed),
+                unit=tuple(filter(None, [_unit_in(proposed)])),
                 perturb=chosen.get("perturb", ()),
                 categorical=chosen.get("category", ()),
                 min_count=RARE,

@@ -220,20 +220,28 @@ def columns_of(
 def unit_of(source: Source, metadata: CopyMetadata | None) -> str | None:
     """Return the column of a copy that names the person of each row, if rows belong to persons.
 
-    Warns if they do, and the copy does not show whose they are.
+    If persons belong to households, the one of these: they are independent. Warns if the copy does
+    not show whose rows are, or which persons belong together.
     """
     if metadata is None or metadata.unit is None:
         return None
-    for name, about in metadata.columns.items():
-        if about.role == UNIT and name in source.schema.names:
-            return name
+    shown = {
+        about.source or name: name
+        for name, about in metadata.columns.items()
+        if about.role == UNIT and name in source.schema.names
+    }
+    found = shown.get(metadata.outer_unit or metadata.unit)
+    if found is not None:
+        return found
+    what = "rows" if metadata.outer_unit is None or not shown else "persons"
+    belong = "persons" if metadata.outer_unit is None else "households"
     warnings.warn(
-        f"rows of {source.name} belong to persons, and the copy does not show which: standard "
-        "errors are those of independent rows, and too small",
+        f"{what} of {source.name} belong to {belong}, and the copy does not show which: standard "
+        f"errors are those of independent {what}, and too small",
         BiasWarning,
         stacklevel=3,
     )
-    return None
+    return shown.get(metadata.unit)
 
 
 def _csv_types(metadata: CopyMetadata) -> dict[str, pa.DataType] | None:

@@ -12,6 +12,10 @@ a person's levels at some knots in time, of all columns together, Phi are linear
 knots, and R is that of the nearest knot. Without a time there is one knot: C is B, what
 distinguishes persons.
 
+If persons belong to households, these have a path of their own: L_H P_h(v) is added, P_h keyed by
+the household's id, with the covariance H of what distinguishes households, so that for rows i and j
+of one household B + R is left of the noise of a difference of persons, and H of that of all means.
+
 C is shaped like the curves of persons, R like what distinguishes neighbouring rows of one:
 averaging rows of a person takes away noise and signal alike. A column that is constant in each
 person has one level, and nothing in R, so its noise is the same in all rows, to the bit.
@@ -19,12 +23,13 @@ person has one level, and nothing in R, so its noise is the same in all rows, to
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 
 import numpy as np
 
 from cornerwave import _core
 from cornerwave.arrays import Floats, Ids, Ints
+from cornerwave.keyed import expand
 from cornerwave.noise._factor import absolute, factor, positive
 from cornerwave.noise._reading import Reader, Reading
 
@@ -38,6 +43,7 @@ class KeptPersonNoise(TypedDict):
     row: list[list[list[float]]]
     shape: list[list[float]]
     constant: list[int]
+    outer: NotRequired[list[list[float]]]
 
 
 @dataclass(frozen=True)
@@ -45,7 +51,8 @@ class PersonNoise:
     """J knots in time; at each L_C (N columns, Q paths), and R with its factor.
 
     `shape` is the covariance of the noise of a row for v = 1, on average over rows; `constant` are
-    the columns that have the same noise in all rows of a person.
+    the columns that have the same noise in all rows of a person. `outer` is L_H, the factor of the
+    covariance of households (N, N), if persons belong to some.
     """
 
     knots: Floats
@@ -54,6 +61,7 @@ class PersonNoise:
     row: Floats
     shape: Floats
     constant: tuple[int, ...]
+    outer: Floats | None = None
 
     @classmethod
     def of(cls, between: Floats, within: Floats, least: Floats) -> "PersonNoise":
@@ -76,6 +84,38 @@ class PersonNoise:
             constant=tuple(constant.tolist()),
         )
 
+    @classmethod
+    def nested(cls, outer: Floats, between: Floats, within: Floats, least: Floats) -> "PersonNoise":
+        """Return the noise for covariances between households, persons of one, and rows of one.
+
+        H + B + R is at least as large as `least`, as matrices. A column that is constant in each
+        household has nothing in B and R, one that is constant in each person nothing in R.
+        """
+        outer, between, within = covering(outer), covering(between), covering(within)
+        constant = np.flatnonzero(np.diag(within) == 0)
+        of_outer = constant[np.diag(between)[constant] == 0]
+        to_outer, wanting = divided(least - outer - between - within, of_outer, least)
+        to_person, to_rows = divided(wanting, constant, least)
+        outer = outer + to_outer
+        between = without(between + to_person, of_outer)
+        within = without(within + to_rows, constant)
+        return cls(
+            knots=np.zeros(1),
+            person=factor(between).lower[None],
+            within=within[None],
+            row=factor(within).lower[None],
+            shape=outer + between + within,
+            constant=tuple(constant.tolist()),
+            outer=factor(outer).lower,
+        )
+
+    @property
+    def outer_constant(self) -> tuple[int, ...]:
+        """The columns that have the same noise in all rows of a household."""
+        if self.outer is None:
+            return ()
+        return tuple(i for i in self.constant if not self.person[:, i].any())
+
     def named(self, names: Sequence[str]) -> list[str]:
         """Return the names of the columns that are constant in each person, and vary among them."""
         return [names[i] for i in self.constant if self.shape[i, i] > 0]
@@ -91,11 +131,12 @@ class PersonNoise:
             row=np.stack([factor(own).lower for own in within]),
             shape=self.shape[at],
             constant=tuple(k for k, i in enumerate(columns) if i in self.constant),
+            outer=None if self.outer is None else self.outer[columns],
         )
 
     def to_json(self) -> KeptPersonNoise:
         """Return the matrices, exactly."""
-        return {
+        kept: KeptPersonNoise = {
             "knots": self.knots.tolist(),
             "person": self.person.tolist(),
             "within": self.within.tolist(),
@@ -103,6 +144,9 @@ class PersonNoise:
             "shape": self.shape.tolist(),
             "constant": list(self.constant),
         }
+        if self.outer is not None:
+            kept["outer"] = self.outer.tolist()
+        return kept
 
     @classmethod
     def from_json(cls, kept: KeptPersonNoise) -> "PersonNoise":
@@ -116,6 +160,7 @@ class PersonNoise:
             row=np.array(kept["row"], dtype=np.float64).reshape(at_knots),
             shape=np.array(kept["shape"], dtype=np.float64),
             constant=tuple(kept["constant"]),
+            outer=np.array(kept["outer"]).reshape(columns, -1) if "outer" in kept else None,
         )
 
 
@@ -206,17 +251,38 @@ class PersonReader:
         self._noise = noise
         self._rows = Reader(reading, key, columns=columns, rows=rows)
         self._persons = Reader(reading, of_persons, columns=paths, rows=rows)
+        self._outers = None
+        if noise.outer is not None:
+            key = expand(of_persons, "outer")
+            self._outers = Reader(reading, key, columns=noise.outer.shape[1], rows=rows)
 
-    def noise(self, ids: Ids, units: Ids, times: Floats | None) -> Iterator[tuple[int, Floats]]:
-        """Yield (index, W) for each wanted level, given rows' ids, units and times."""
-        # rows of a person that follow each other read their path once
-        first = np.ones(len(units), dtype=np.bool_)
-        first[1:] = (units[1:] != units[:-1]).any(axis=1)
-        persons, of_row = units[first], np.cumsum(first) - 1
+    def noise(
+        self, ids: Ids, units: Ids, times: Floats | None, outers: Ids | None = None
+    ) -> Iterator[tuple[int, Floats]]:
+        """Yield (index, W) for each wanted level, given rows' ids, units, times and households."""
+        made = self._of_persons(ids, units, times)
+        if self._outers is None or self._noise.outer is None or outers is None:
+            yield from made
+            return
+        households, of_row = _runs(outers)
+        for (index, W), (_, paths) in zip(made, self._outers.white(households), strict=True):
+            yield index, W + shaped(self._noise.outer, paths).take(of_row, axis=1)
+
+    def _of_persons(
+        self, ids: Ids, units: Ids, times: Floats | None
+    ) -> Iterator[tuple[int, Floats]]:
+        persons, of_row = _runs(units)
         curve = _Curve(self._noise, np.zeros(len(ids)) if times is None else times)
         pairs = zip(self._rows.white(ids), self._persons.white(persons), strict=True)
         for (index, white), (_, paths) in pairs:
             yield index, curve.noise(paths, of_row, white)
+
+
+def _runs(units: Ids) -> tuple[Ids, Ints]:
+    """Return units, and which one each row has: those that follow each other read a path once."""
+    first = np.ones(len(units), dtype=np.bool_)
+    first[1:] = (units[1:] != units[:-1]).any(axis=1)
+    return units[first], np.cumsum(first) - 1
 
 
 class _Curve:

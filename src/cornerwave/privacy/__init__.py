@@ -37,7 +37,7 @@ from cornerwave.privacy._coalition_document import (
     coalition_verdict,
 )
 from cornerwave.privacy._covariances import semidefinite
-from cornerwave.privacy._declared_unit import find_above, find_better
+from cornerwave.privacy._declared_unit import as_nested, find_above, find_better
 from cornerwave.privacy._distant_rows import DistantRows
 from cornerwave.privacy._edition_order import FIRST, FirstRows
 from cornerwave.privacy._groups import left_of_mean, left_of_value
@@ -108,6 +108,7 @@ __all__ = [
     "Unit",
     "UnitColumns",
     "UnitRows",
+    "as_nested",
     "close_pairs",
     "coalition_document",
     "coalition_parts",

@@ -12,6 +12,7 @@ what changes from row to row only, nor columns that group fewer than 15 or more 
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -27,6 +28,22 @@ STAYS = 0.5
 TWICE, MORE = 2.0, 0.1
 """Rows of a better unit agree so many times as much as those of the declared one, and by so much
 more, in more than half of the columns in which they agree."""
+
+
+def as_nested(
+    columns: Sequence[Looked], outer: str, inner: str | None
+) -> tuple[list[Looked], list[Looked]]:
+    """Return columns with persons named by both units, and columns with the outer one alone.
+
+    By the first it is looked for better units than the inner one, by the second for units above the
+    outer one.
+    """
+    by_name = {each.name: each for each in columns}
+    above, person = by_name[outer], by_name[inner or ""]
+    both = joined(_alone_without(above.codes), _alone_without(person.codes))
+    pair = replace(person, codes=np.unique(both, return_inverse=True)[1])
+    others = [each for each in columns if each.name not in (outer, inner)]
+    return [*others, pair], [*others, above]
 
 
 def find_above(columns: Sequence[Looked], unit: str, *, persons: int) -> list[Unit]:

@@ -5,9 +5,10 @@ ones that count, as x is alike in rows that are near in time and exchangeable el
 
     value x_i     mean of the person's x     change x_j - x_i     x of the rows before and after
 
-j being the next row in time, or any other without a time. With z these functions of all numbers,
-of the indicators of categories, and of what has no noise, C their covariance over rows of sampled
-persons, and D that of their noise over 1 - q^2, as in `_whole_copy`:
+j being the next row in time, or any other without a time. Those of a household are in `_nested`.
+With z these functions of all numbers, of the indicators of categories, and of what has no noise,
+C their covariance over rows of sampled persons, and D that of their noise over 1 - q^2, as in
+`_whole_copy`:
 
     numbers      for functions with weights a and b of the rows j of a person
                  (sum_j a_j Phi_j) C_levels (sum_j b_j Phi_j)'  +  sum_j a_j b_j R_j
@@ -31,6 +32,7 @@ from cornerwave.arrays import Floats, Ints, Words, lengths_of
 from cornerwave.levels import LATTICE
 from cornerwave.noise import PersonNoise, hat_matrix, nearest_knots
 from cornerwave.privacy._beside import Beside, noise_beside
+from cornerwave.privacy._nested import Nested, NestedNoise
 from cornerwave.privacy._open_columns import MOST_VALUES, OpenColumn, all_values
 from cornerwave.privacy._person_cells import Coordinates
 from cornerwave.privacy._variance_cells import binned
@@ -53,7 +55,8 @@ class PersonRows:
     `categories` has the indicators of each category by its name; `shown` is what has no noise.
     `starts` is where the rows of each person begin, in the order of `times` if they are `in_time`;
     `codes` are the values of what is shown. `persons` are words by which persons are known in
-    linked tables, and `beside` is what copies of these show of them.
+    linked tables, and `beside` is what copies of these show of them. `outers` is where the rows of
+    each household begin, if persons belong to some.
     """
 
     names: Sequence[str]
@@ -67,6 +70,12 @@ class PersonRows:
     codes: Sequence[Ints] = ()
     persons: Words = field(default_factory=lambda: np.empty(0, dtype=np.uint64))
     beside: Sequence[Beside] = ()
+    outers: Ints | None = None
+
+    @property
+    def clusters(self) -> Ints:
+        """Where the rows of each cluster begin that is independent of others."""
+        return self.starts if self.outers is None else self.outers
 
     @property
     def sizes(self) -> Ints:
@@ -154,9 +163,10 @@ class _Sums:
 
 
 VALUE, MEAN, CHANGE = "value", "mean", "change"
+GROUP, APART = "group", "apart"
 BESIDE, DRAWN_BESIDE = "\0beside", "\0drawn beside"
 """What stands for the columns of linked tables: of these nothing is stated here."""
-PROMISED = (VALUE, MEAN, CHANGE)
+PROMISED = (VALUE, MEAN, CHANGE, GROUP, APART)
 
 
 @dataclass(frozen=True)
@@ -205,11 +215,13 @@ class _Class:
 def _classes(rows: PersonRows) -> Iterator[_Class]:
     """Yield classes of persons with like numbers of rows, each of enough persons."""
     kinds = len(_functions(rows.starts, 0, in_time=rows.in_time))
+    kinds = kinds if rows.outers is None else len(PROMISED)
     # an estimate with k coefficients needs several persons for each, or it fits chance
     coordinates = kinds * (len(rows.numbers) + sum(map(len, rows.categories.values())))
     coordinates += sum(len(each.numbers) + len(each.drawn) for each in rows.beside)
-    least = max(LEAST_UNITS, PER_COORDINATE * coordinates, len(rows.sizes) // MOST_CLASSES)
-    order, sizes = np.argsort(rows.sizes, kind="stable"), rows.sizes
+    sizes = lengths_of(rows.clusters, rows.numbers.shape[1])
+    least = max(LEAST_UNITS, PER_COORDINATE * coordinates, len(sizes) // MOST_CLASSES)
+    order = np.argsort(sizes, kind="stable")
     begin = 0
     while begin < len(order):
         end = min(begin + least, len(order))
@@ -217,7 +229,8 @@ def _classes(rows: PersonRows) -> Iterator[_Class]:
         while end < len(order) and sizes[order[end]] == sizes[order[end - 1]]:
             end += 1
         end = len(order) if len(order) - end < least else end
-        yield _class(rows, np.sort(order[begin:end]))
+        some = np.sort(order[begin:end])
+        yield _class(rows, some) if rows.outers is None else _nested_class(rows, some)
         begin = end
 
 
@@ -253,6 +266,37 @@ def _class(rows: PersonRows, persons: Ints) -> _Class:
     seen = [kind in PROMISED and not name for name, kind in zip(names, kinds, strict=True)]
     bins = _bins(z[seen], [codes[at] for codes in rows.codes])
     return _Class(coordinates, names, kinds, bins)
+
+
+def _nested_class(rows: PersonRows, households: Ints) -> _Class:
+    """Return a class of households: whose rows are independent of those of others."""
+    at, starts = _rows_of(rows.clusters, households, rows.numbers.shape[1])
+    persons = np.flatnonzero(np.isin(at, rows.starts))
+    nested = Nested(persons, starts, len(at))
+    functions = dict(zip(PROMISED, nested.functions(), strict=True))
+    names, kinds, parts = [], [], []
+    for name, values in _columns(rows):
+        own = values[:, at]
+        for kind, function in functions.items():
+            names += [name] * len(own)
+            kinds += [kind] * len(own)
+            parts.append(function.of(own))
+    # how many rows and persons there are is seen
+    seen = nested.seen()
+    names, kinds = [*names, *[""] * len(seen)], [*kinds, *[VALUE] * len(seen)]
+    z = np.concatenate([*parts, seen])
+    noise = NestedNoise(rows.noise, list(functions.values()), len(names))
+    noisy = np.array([name != "" for name in names])
+    drawn = np.array([name in rows.categories for name in names])
+    coordinates = Coordinates(z, noisy, drawn, starts, noise(np.arange(len(at))), noise)
+    return _Class(coordinates, names, kinds, _bins(z[~noisy], [codes[at] for codes in rows.codes]))
+
+
+def _rows_of(starts: Ints, some: Ints, rows: int) -> tuple[Ints, Ints]:
+    """Return the rows of some clusters, given where those of each begin, and where they begin."""
+    sizes = lengths_of(starts, rows)[some]
+    begins = np.cumsum(sizes) - sizes
+    return np.arange(sizes.sum()) + np.repeat(starts[some] - begins, sizes), begins
 
 
 def _bins(shown: Floats, codes: Sequence[Ints]) -> Ints:

@@ -267,14 +267,12 @@ def choices_in(names: Sequence[str], stated: Mapping[str, str], together: Sequen
     if len(keys) > 1:
         raise SourceError("one column identifies the rows, not several")
     units = [name for name, do in does.items() if do == UNIT]
-    if len(units) > 1:
-        raise SourceError("one column names the person that rows belong to, not several")
     chosen: dict[str, Any] = {
         choice.name: tuple(name for name, each in does.items() if each == do)
         for do, choice in _DOING.items()
     }
     chosen |= {"key": next(iter(keys), None), "key_as_is": KEY_AS_IS in does.values()}
-    chosen |= {"unit": next(iter(units), None)}
+    chosen |= {"unit": tuple(units)}  # of two the one further left is the outer one
     for choice in _OF_COLUMN:
         cells = {name: _chosen(choice, name, i, stated) for i, name in enumerate(names)}
         given = {name: value for name, value in cells.items() if value is not None}

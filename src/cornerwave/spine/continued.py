@@ -106,7 +106,7 @@ class Continued:
         codes, every = self._all.codes, np.arange(len(self._weights))
         kept = np.flatnonzero(self._weights > KEPT)
         return [
-            (some, _Pool.of(_state(codes[some][:, rows]), rows, later, self._all.editions))
+            (some, _Pool.of(state_words(codes[some][:, rows]), rows, later, self._all.editions))
             for some in (every, kept, every[:0])
             if len(rows)
         ]
@@ -168,7 +168,7 @@ class Continued:
         best = np.full(len(source), -1)
         for keeping, pool in self._pools:
             rows = np.flatnonzero(found < 0)
-            state = _state(codes[keeping][:, source[rows]])
+            state = state_words(codes[keeping][:, source[rows]])
             for draw in range(DRAWN):
                 # several draws of two words, as in double hashing
                 random = words[rows, 0] + np.uint64(draw) * words[rows, 1]
@@ -183,7 +183,7 @@ class Continued:
         return found
 
 
-def _state(codes: Codes) -> Words:
+def state_words(codes: Codes) -> Words:
     """Return a word for the codes of each row (categories, rows)."""
     words = np.zeros(codes.shape[1], dtype=np.uint64)
     for own in codes:

@@ -207,6 +207,7 @@ def _person_rows(
         in_time=in_time,
         codes=list(kept.values()),
         persons=sample.units[sample.starts],
+        outers=None if sample.outers is None else sample.outer_starts,
     )
 
 

@@ -40,7 +40,7 @@ from cornerwave.spine.linked import Linked, TableOfPersons
 from cornerwave.spine.missing import Draws, has_many_complete_rows
 from cornerwave.spine.person_counts import PersonCounts, persons_holding
 from cornerwave.spine.person_curves import curve_noise
-from cornerwave.spine.person_sample import check_persons, person_noise
+from cornerwave.spine.person_sample import check_persons, nested_noise, person_noise
 from cornerwave.spine.survey import Survey, Surveyor
 
 WORTH_SAYING = 0.1
@@ -155,8 +155,12 @@ def _person_noise(survey: Survey, schema: Schema, shape: Floats) -> PersonNoise 
     sample, columns = survey.persons, len(schema.perturbed)
     if sample is None:
         return None
-    changing = survey.constants.varying if survey.constants else ()
-    varying = [schema.perturbed.index(name) for name in changing]
+    varying, varying_in_outer = (
+        [schema.perturbed.index(name) for name in (known.varying if known else ())]
+        for known in (survey.constants, survey.outer_constants)
+    )
+    if schema.nested:
+        return nested_noise(sample, columns, shape, varying, varying_in_outer)
     # B + R, the same at all times; with a time also what is alike in rows that are near in time
     by_row = person_noise(sample, columns, shape, varying)
     if schema.time is None or not columns:

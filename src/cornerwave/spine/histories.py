@@ -18,6 +18,8 @@ Linked tables have one class and one donor for a person: classes are persons who
 same tables and as many in all, when they were registered; persons who come later draw from these.
 Of a donor without rows in a table the next person of the class who has some stands in.
 
+If persons belong to households, these have the clock and the donor, see households.py.
+
 None of that changes when editions come: a row takes from a donor only what was there when the row
 itself came. Else a change of a cell between two editions would show who was replaced.
 """
@@ -25,6 +27,7 @@ itself came. Else a change of a cell between two editions would show who was rep
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
@@ -33,9 +36,12 @@ from cornerwave.columns import Categories, Fingerprint
 from cornerwave.keyed import BlockFunction, expand, room_for
 from cornerwave.noise import MISSING, EventClock
 from cornerwave.spine.continued import Continued, Tail
+from cornerwave.spine.households import Households, kept_states
 
 LEAST = 20
 """Persons of a class: a donor is one of them, perhaps the person itself."""
+LEAST_HOUSEHOLDS = 100
+"""Households of a class, which need not be alike to the last row: how histories go on is known."""
 CHANGED = (
     "this is not the registered table: a value or a row differs, perhaps in a batch that was "
     "appended. Persons are replaced by others of the whole table, so nothing was written. Restore "
@@ -51,17 +57,20 @@ class HistoryRows:
     The rows of a person are in the order of their times, or of the file; of rows that have neither
     a time nor a place, by their words. `a + b` has the rows of both, in parts. `fingerprint` is
     that of the table they were taken from, if it was looked at, `taken` that of what was taken.
+    `outers` are the ids of the households of persons, part by part, if there are some.
     """
 
     parts: tuple[tuple[Words, Ids, Ints, Floats, Codes], ...] = ()
     fingerprint: Fingerprint = field(default_factory=Fingerprint.nothing)
     taken: Fingerprint = field(default_factory=Fingerprint.nothing)
+    outers: tuple[Ids, ...] = ()
 
     def __add__(self, other: "HistoryRows") -> "HistoryRows":
         return HistoryRows(
             self.parts + other.parts,
             self.fingerprint + other.fingerprint,
             self.taken + other.taken,
+            self.outers + other.outers,
         )
 
     def trimmed(self) -> "HistoryRows":
@@ -77,7 +86,8 @@ class Histories:
     of persons, whose rows begin at `starts`. `stamps` are person * `editions` + edition of each
     row, ascending. `pools` holds persons, class by class: those of person u begin at `firsts[u]`
     and are `counts[u]`; they are permuted unless the person `draws`. Of linked tables `here` are
-    the persons who had rows in this one when it was registered.
+    the persons who had rows in this one when it was registered. If persons belong to `households`,
+    pools are of these.
     """
 
     rows: Words
@@ -92,6 +102,7 @@ class Histories:
     counts: Ints
     draws: Flags
     here: Flags | None = None
+    households: Households | None = None
 
     @classmethod
     def of(
@@ -108,6 +119,7 @@ class Histories:
         )
         word = np.ascontiguousarray(units[:, 0])
         by = _by_person(word, editions, order, words)
+        firsts = (words[by], order[by]) if found.outers else None
         number = int(editions.max(initial=0)) + 1
         codes = np.stack([own.take(by) for own in codes])
         editions = editions if number == 1 else editions.take(by)
@@ -126,6 +138,13 @@ class Histories:
         for own, each in zip(codes, categories, strict=True):
             gaps = expand(secret, "gaps", each.columns[0].encode())
             own[:] = _filled(own, starts, stamps, persons.units, each, gaps)
+        households = None
+        if firsts is not None:
+            outers = np.concatenate(found.outers)[by]
+            households = _households(persons.units, outers, starts, stamps, number, firsts, codes)
+            classes = households.classes
+        else:
+            classes = persons.classes
         places = np.empty(len(by), dtype=np.int64)
         places[by] = np.arange(len(by))
         if (words[1:] < words[:-1]).any():
@@ -133,22 +152,39 @@ class Histories:
             words, places = words[ascending], places[ascending]
         here = np.bincount(person[editions == 0], minlength=len(starts)) > 0 if linked else None
         return cls(
-            words, places, persons.units, starts, stamps, number, codes, *persons.classes, here
+            words,
+            places,
+            persons.units,
+            starts,
+            stamps,
+            number,
+            codes,
+            *classes,
+            here,
+            households,
         )
 
     def donors(self, clock: EventClock, secret: bytes) -> Ints:
         """Return the donor of each person at each level (levels, persons), -1 for none."""
-        events = clock.events(self.units)
+        events = clock.events(self._clocked)
+        if self.households is not None:
+            events = events[:, self.households.of_person]
         found = np.full(events.shape, -1, dtype=np.int64)
         for event in range(1, int(events.max(initial=0)) + 1):
             donors = self._donors(event, secret)
             found = np.where(events == event, donors, found)
         return found
 
+    @property
+    def _clocked(self) -> Ids:
+        """The ids of what is replaced as a whole: persons, or households."""
+        return self.units if self.households is None else self.households.units
+
     def _donors(self, event: int, secret: bytes) -> Ints:
         """Return the donors of all persons for an event."""
         function = BlockFunction(expand(secret, "donors", struct.pack("<I", event)))
-        words = function(self.units, room_for(len(self.units)))[::2].copy()
+        units = np.ascontiguousarray(self._clocked)
+        words = function(units, room_for(len(units)))[::2].copy()
         donors = self.pools[self.firsts + (words % self.counts.astype(np.uint64)).astype(np.int64)]
         permuted = np.flatnonzero(~self.draws)
         by = permuted[_by_class(self.firsts[permuted], words[permuted])]
@@ -157,6 +193,8 @@ class Histories:
         begins = np.flatnonzero(np.append(True, first[1:] != first[:-1])) if len(by) else by
         ranks = np.arange(len(by)) - np.repeat(begins, lengths_of(begins, len(by)))
         donors[by] = self.pools[first + ranks]
+        if self.households is not None:
+            return self.households.donors(donors, event, secret)
         return donors if self.here is None else self._with_rows(donors, words, self.here)
 
     def _with_rows(self, donors: Ints, words: Words, here: Flags) -> Ints:
@@ -221,7 +259,7 @@ class _Persons:
         came = editions[starts]
         if came.any() or editions.any():  # how many rows a person had when it came
             sizes = np.add.reduceat(editions == np.repeat(came, sizes), starts, dtype=np.int64)
-        return cls(units, _classes(came, sizes))
+        return cls(units, _classes(came, [sizes]))
 
     @classmethod
     def of_tables(cls, tables: Sequence[HistoryRows]) -> "_Persons":
@@ -242,7 +280,7 @@ class _Persons:
         # persons in the same tables are alike first, then those with as many rows
         alike = ((counts > 0) << places).sum(axis=0) * (int(total.max()) + 1) + total
         first = np.flatnonzero(total > 0)
-        pools, firsts, sizes, draws = _classes(np.zeros(len(first), dtype=np.int64), alike[first])
+        pools, firsts, sizes, draws = _classes(np.zeros(len(first), dtype=np.int64), [alike[first]])
         begins, many = np.zeros(len(words), dtype=np.int64), np.full(len(words), len(first))
         begins[first], many[first] = firsts, sizes
         begins[total == 0] = len(pools)
@@ -289,18 +327,60 @@ def _by_person(word: Words, editions: Ints, order: Floats, words: Words) -> Ints
     return np.asarray(np.arange(len(word)) + np.repeat(firsts[runs] - begins, lengths))
 
 
-def _classes(came: Ints, sizes: Ints) -> tuple[Ints, Ints, Ints, Flags]:
-    """Return the persons class by class, where each one's class begins, its size, and who draws."""
+def _households(
+    units: Ids,
+    outers: Ids,
+    starts: Ints,
+    stamps: Ints,
+    editions: int,
+    firsts: tuple[Words, Floats],
+    codes: Codes,
+) -> Households:
+    """Return the households of persons, whose rows are sorted and begin at `starts`.
+
+    `firsts` are the words and the order of all rows: the first of a person states its place.
+    """
+    words, order = firsts
+    edition = stamps % editions
+    came = edition[starts]
+    sizes = lengths_of(starts, len(stamps))
+    rows = np.add.reduceat(edition == np.repeat(came, sizes), starts)
+    places = np.empty(len(starts), dtype=np.int64)
+    places[np.lexsort((words[starts], order[starts]))] = np.arange(len(starts))
+    old = np.flatnonzero(edition == 0)
+    states = kept_states(codes, np.unique(outers[:, 0], return_inverse=True)[1], old, starts)
+    return Households.of(
+        units,
+        outers[starts],
+        came=came,
+        order=places,
+        rows=rows,
+        states=states,
+        classes=partial(_classes, least=LEAST_HOUSEHOLDS),
+    )
+
+
+def _classes(
+    came: Ints, likeness: Sequence[Ints], *, least: int = LEAST
+) -> tuple[Ints, Ints, Ints, Flags]:
+    """Return the persons class by class, where each one's class begins, its size, and who draws.
+
+    `likeness` is what those of a class are alike in, coarse to fine.
+    """
     pools: list[Ints] = []
     firsts, counts = np.zeros(len(came), dtype=np.int64), np.zeros(len(came), dtype=np.int64)
     draws, at = np.zeros(len(came), dtype=np.bool_), 0
     for edition in np.unique(came):
         here = np.flatnonzero(came == edition)
-        if len(here) < LEAST:
+        if len(here) < LEAST:  # fewer than `least` are one class
             classes, everybody = [here], np.flatnonzero(came <= edition)
             draws[here] = True
         else:
-            classes, everybody = _of_like_size(here, sizes[here]), None
+            classes, everybody = [here], None
+            for alike in likeness:
+                classes = [
+                    each for part in classes for each in _of_like_size(part, alike[part], least)
+                ]
         for members in classes:
             pool = members if everybody is None else everybody
             firsts[members], counts[members] = at, len(pool)
@@ -323,12 +403,12 @@ def _by_class(classes: Ints, words: Words) -> Ints:
     return order[np.argsort(number[order], kind="stable")]
 
 
-def _of_like_size(persons: Ints, sizes: Ints) -> list[Ints]:
-    """Divide persons by how many rows they had; what fewer than LEAST had goes with the next."""
+def _of_like_size(persons: Ints, sizes: Ints, least: int) -> list[Ints]:
+    """Divide persons by how many rows they had; what fewer than `least` had goes with the next."""
     order = np.argsort(sizes, kind="stable")
     cuts, begun = [], 0
     for end in np.flatnonzero(np.diff(sizes[order])) + 1:
-        if end - begun >= LEAST and len(order) - end >= LEAST:
+        if end - begun >= least and len(order) - end >= least:
             cuts.append(int(end))
             begun = int(end)
     return [np.sort(persons[each]) for each in np.split(order, cuts)]

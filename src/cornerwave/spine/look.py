@@ -119,7 +119,7 @@ def describe(column: Column, frozen: Frozen, wanted: CopySpec) -> ColumnMetadata
     """Return what a recipient needs to know about a column to allow for its noise."""
     type_ = frozen.source_types.field(column.name).type
     schema, finish = frozen.schema, wanted.finish
-    is_pseudonym = column.name in (schema.pseudonym, schema.unit_pseudonym)
+    is_pseudonym = column.name in (schema.pseudonym, *schema.unit_pseudonyms)
     released = finish.type_of(column.name, type_) if column.name in finish.round else type_
     marks = dict(frozen.reading.column_missing or ()) if frozen.reading else {}
     shares = frozen.hidden.at(wanted.level)
@@ -197,7 +197,7 @@ def field_of(column: Column, frozen: Frozen, finish: Finish) -> pa.Field:
     if column.role == PERTURBED:
         type_ = finish.type_of(column.name, type_)
         return pa.field(finish.name_of(column.name), type_, nullable=gaps)
-    if column.name in (frozen.schema.pseudonym, frozen.schema.unit_pseudonym):
+    if column.name in (frozen.schema.pseudonym, *frozen.schema.unit_pseudonyms):
         return pa.field(finish.name_of(column.name), pa.string(), nullable=False)
     plain = plain_type(type_)
     if column.role != CATEGORY:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cornerwave.arrays import Words
-from cornerwave.columns import MISSING_BITS, Encoded, Schema, Tally, cases
+from cornerwave.arrays import Words, lengths_of
+from cornerwave.columns import MISSING_BITS, Column, Encoded, Schema, Tally, cases
 from cornerwave.spine.person_sample import PersonSample
 
 if TYPE_CHECKING:
@@ -28,7 +28,9 @@ class PersonCounts:
     """Persons, the typical and the largest number of rows of one, and those who stand out by it.
 
     `unnamed` rows have no unit: each is a person of its own. Unless `exact`, these are estimates
-    from sampled persons, and `most` is the largest number among them.
+    from sampled persons, and `most` is the largest number among them. If persons belong to
+    `households`, these have a typical number of persons, and the largest; those stand out whose
+    persons have numbers of rows like those of few others.
     """
 
     persons: int
@@ -37,6 +39,10 @@ class PersonCounts:
     stand_out: int
     unnamed: int
     exact: bool
+    households: int | None = None
+    typical_persons: int = 0
+    most_persons: int = 0
+    households_stand_out: int = 0
 
     @classmethod
     def of(cls, surveyor: "Surveyor", survey: "Survey") -> "PersonCounts | None":
@@ -48,6 +54,7 @@ class PersonCounts:
         _, which, equal = np.unique(sizes, return_inverse=True, return_counts=True)
         alone = np.count_nonzero(equal[which] < FEW * sample.share)
         missing = _unnamed(surveyor, survey)
+        of_households = {} if sample.outers is None else _of_households(sample)
         return cls(
             persons=sample.persons,
             typical=round(float(np.median(sizes))),
@@ -56,35 +63,49 @@ class PersonCounts:
             unnamed=round(missing * survey.moments.rows),
             # `missing` is exact if all rows were looked at for units
             exact=sample.share == 1.0 and len(survey.units.ordered.hashes) == survey.moments.rows,
+            **of_households,
         )
 
     def sentences(self, schema: Schema) -> Iterator[str]:
         """Yield what the owner should know about the persons, and what copies show of them."""
         unit = schema.column(schema.unit or "")
-        how = (
-            "not in copies"
-            if not unit.shown
-            else "released unchanged"
-            if unit.as_is
-            else "a pseudonym in copies"
-        )
         most = f", at most {self.most:,}" if self.most > self.typical else ""
+        what = "household" if schema.nested else "person"
         lone = (
-            f"; {self._number(self.unnamed)} rows have none, and each counts as a person of its own"
+            f"; {self._number(self.unnamed)} rows have none, and each counts as a {what} of its own"
             if self.unnamed
             else ""
         )
-        yield (
-            f"unit: {unit.name}, {how}; {self._number(self.persons)} persons, typically "
-            f"{_rows(self.typical)} each{most}{lone}"
-        )
-        if unit.as_is:
+        if self.households is not None:
+            outer = schema.column(schema.outer_unit or "")
+            many = f", at most {self.most_persons:,}" * (self.most_persons > self.typical_persons)
             yield (
-                f"{unit.name} is released unchanged: anyone who knows the {unit.name} of a person "
-                "finds the rows of that person in every copy, and can join other tables to them"
+                f"unit: {outer.name}, {_shown_as(outer)}; {self._number(self.households)} "
+                f"households, typically {_persons(self.typical_persons)} each{many}{lone}"
             )
+            lone = ""
+        yield (
+            f"unit: {unit.name}, {_shown_as(unit)}; {self._number(self.persons)} persons, "
+            f"typically {_rows(self.typical)} each{most}{lone}"
+        )
+        for each in map(schema.column, schema.units):
+            if each.shown and each.as_is:
+                yield (
+                    f"{each.name} is released unchanged: anyone who knows the {each.name} of a "
+                    "person finds the rows of that person in every copy, and can join other tables "
+                    "to them"
+                )
         if unit.shown:
             yield f"copies show how many rows a person has: {self._stand_out()}"
+        if schema.nested and schema.column(schema.outer_unit or "").shown:
+            stand = self.households_stand_out
+            many = (
+                f"{self._number(stand)} {'household stands' if stand == 1 else 'households stand'}"
+            )
+            yield (
+                "copies show which persons belong together: "
+                f"{many if stand else 'no household stands'} out by how many rows its persons have"
+            )
 
     def _number(self, count: int) -> str:
         """Write a count; of an estimate three digits."""
@@ -100,6 +121,34 @@ class PersonCounts:
         )
 
 
+def _of_households(sample: PersonSample) -> dict[str, int]:
+    """Return how many households there are, with how many persons each, and who stands out."""
+    starts, firsts = sample.starts, np.searchsorted(sample.starts, sample.outer_starts)
+    persons = lengths_of(firsts, len(starts))
+    household = np.repeat(np.arange(len(firsts)), persons)
+    rows = sample.counts[starts]
+    rows = rows[np.lexsort((rows, household))]
+    patterns = [each.tobytes() for each in np.split(rows, firsts[1:])]
+    _, which, equal = np.unique(patterns, return_inverse=True, return_counts=True)
+    alone = np.count_nonzero(equal[which] < FEW * sample.share)
+    return {
+        "households": round(len(firsts) / sample.share),
+        "typical_persons": round(float(np.median(persons))),
+        "most_persons": int(persons.max()),
+        "households_stand_out": round(alone / sample.share),
+    }
+
+
+def _shown_as(unit: Column) -> str:
+    if not unit.shown:
+        return "not in copies"
+    return "released unchanged" if unit.as_is else "a pseudonym in copies"
+
+
+def _persons(number: int) -> str:
+    return "1 person" if number == 1 else f"{number:,} persons"
+
+
 def _rows(number: int) -> str:
     return "1 row" if number == 1 else f"{number:,} rows"
 
@@ -107,8 +156,9 @@ def _rows(number: int) -> str:
 def _unnamed(surveyor: "Surveyor", survey: "Survey") -> float:
     """Return the share of the rows that have no unit, by the rows looked at for units."""
     names = [column.name for column in surveyor.unit_columns.cells]
-    cells = survey.units.ordered.cells[names.index(surveyor.schema.unit or "")]
-    return float(np.mean(cells == MISSING_BITS)) if len(cells) else 0.0
+    places = [names.index(unit) for unit in surveyor.schema.units[:1]]
+    cells = survey.units.ordered.cells[places]
+    return float(np.mean(cells == MISSING_BITS)) if cells.size else 0.0
 
 
 # --------------------------------------------------------------------------------------------------
@@ -140,7 +190,10 @@ def all_holders(one: Holders, other: Holders) -> Holders:
 
 def persons_holding(tally: Tally, holders: Holders, sample: PersonSample) -> Tally:
     """Return about how many persons hold each value: exact if it is one."""
-    rows_each = float(np.mean(sample.counts[sample.starts]))
+    each = sample.counts[sample.starts]
+    if sample.outers is not None:  # persons of a household count as one
+        each = np.add.reduceat(each, np.searchsorted(sample.starts, sample.outer_starts))
+    rows_each = float(np.mean(each))
     return Tally(
         {
             value: 1 if len(set(holders[value])) == 1 else max(2, round(rows / rows_each))

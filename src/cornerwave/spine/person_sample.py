@@ -4,6 +4,9 @@ The sample has the units whose keyed hash is smallest, as many as fit into `most
 the rows whose hash is smallest, at most MOST_ROWS. Whatever parts a table is surveyed in, parts of
 a unit that belongs to the sample are in the samples of all parts: counts only grow, so what is
 left out of a part would be left out of the whole. Samples add up, to the bit.
+
+Of a table with two units whole households are sampled: those whose hash is smallest, and of each
+the rows of the persons whose hash is.
 """
 
 import io
@@ -31,7 +34,8 @@ RARE_CHANGE = 0.01
 class PersonSample:
     """Rows of sampled units, sorted by unit and row: hashes, numbers and cells (columns, rows).
 
-    `counts` is how many rows the unit of each row has in all.
+    `counts` is how many rows the unit of each row has in all. `outers` are the hashes of the
+    households of persons, if there are some: then rows are sorted by these first.
     """
 
     units: Words
@@ -41,20 +45,27 @@ class PersonSample:
     cells: Words
     most: int
     limit: np.uint64 = ALL
+    outers: Words | None = None
 
     @classmethod
     def of(
-        cls, units: Words, rows: Words, numbers: Sequence[Floats], cells: Sequence[Words], most: int
+        cls,
+        units: Words,
+        rows: Words,
+        numbers: Sequence[Floats],
+        cells: Sequence[Words],
+        most: int,
+        outers: Words | None = None,
     ) -> "PersonSample":
         """Sample some rows, given the hashes of their units and their own."""
-        order = _in_order(units, rows)
+        order = _in_order(units, rows, outers)
         first = _first_rows(units.take(order))
         sizes = lengths_of(first, len(order))
         counts = np.empty(len(order), dtype=np.int64)
         counts[order] = np.repeat(sizes, sizes)
         given = np.array(numbers).reshape(len(numbers), len(order))
         words = np.array(cells, dtype=np.uint64).reshape(len(cells), len(order))
-        return cls(units, rows, counts, given, words, most)._trimmed(order)
+        return cls(units, rows, counts, given, words, most, outers=outers)._trimmed(order)
 
     def __add__(self, other: "PersonSample") -> "PersonSample":
         limit = min(self.limit, other.limit)
@@ -67,8 +78,9 @@ class PersonSample:
             np.concatenate([one.cells, two.cells], axis=1),
             self.most,
             limit,
+            None if one.outers is None or two.outers is None else _joined(one.outers, two.outers),
         )
-        order = _in_order(both.units, both.rows)
+        order = _in_order(both.units, both.rows, both.outers)
         from_two = order >= len(one.units)
         # counts of a unit are those of its part: both parts are added up for units in both
         counts = np.empty_like(both.counts)
@@ -77,25 +89,30 @@ class PersonSample:
 
     def _up_to(self, limit: np.uint64) -> "PersonSample":
         """Return the sample without units above a limit."""
-        end = int(np.searchsorted(self.units, limit, side="right"))
+        end = int(np.searchsorted(self._chosen, limit, side="right"))
         return self if end == len(self.units) else self._take(slice(0, end))
 
+    @property
+    def _chosen(self) -> Words:
+        """The hash by which the unit of each row is sampled."""
+        return self.units if self.outers is None else self.outers
+
     def _take(self, rows: Ints | slice) -> "PersonSample":
-        return PersonSample(
-            self.units[rows],
-            self.rows[rows],
-            self.counts[rows],
-            self.numbers[:, rows],
-            self.cells[:, rows],
-            self.most,
-            self.limit,
+        return replace(
+            self,
+            units=self.units[rows],
+            rows=self.rows[rows],
+            counts=self.counts[rows],
+            numbers=self.numbers[:, rows],
+            cells=self.cells[:, rows],
+            outers=None if self.outers is None else self.outers[rows],
         )
 
     def _trimmed(self, order: Ints | None = None) -> "PersonSample":
         """Return the sample in its order, if that is given, without rows and units too many."""
-        units = self.units if order is None else self.units.take(order)
-        first = _first_rows(units)
-        sizes = lengths_of(first, len(units))
+        chosen = self._chosen if order is None else self._chosen.take(order)
+        first = _first_rows(chosen)
+        sizes = lengths_of(first, len(chosen))
         kept = np.minimum(sizes, MOST_ROWS)
         # units are in the order of their hashes: the first whose rows fit together
         fits = np.cumsum(kept) <= self.most
@@ -103,10 +120,10 @@ class PersonSample:
             fits[0] = True
         if (sizes <= MOST_ROWS).all() and fits.all():
             return self if order is None else self._take(order)
-        place = np.arange(len(units)) - np.repeat(first, sizes)
+        place = np.arange(len(chosen)) - np.repeat(first, sizes)
         rows = np.flatnonzero((place < MOST_ROWS) & np.repeat(fits, sizes))
         # other parts may have units before the first that does not fit here
-        limit = units[first[~fits][0]] - np.uint64(1) if not fits.all() else self.limit
+        limit = chosen[first[~fits][0]] - np.uint64(1) if not fits.all() else self.limit
         found = self._take(rows if order is None else order[rows])
         return replace(found, limit=min(self.limit, limit))
 
@@ -133,9 +150,20 @@ class PersonSample:
         """Where the rows of each unit begin."""
         return _first_rows(self.units)
 
+    @property
+    def outer_starts(self) -> Ints:
+        """Where the rows of each household begin; of each person without these."""
+        return _first_rows(self._chosen)
 
-def _in_order(units: Words, rows: Words) -> Ints:
-    """Return the order by unit, then by row: of parts that are in order it takes little."""
+
+def _joined(one: Words, two: Words) -> Words:
+    return np.concatenate([one, two])
+
+
+def _in_order(units: Words, rows: Words, outers: Words | None) -> Ints:
+    """Return the order by household, unit and row: of parts that are in order it takes little."""
+    if outers is not None:
+        return np.lexsort((rows, units, outers))
     order = np.argsort(units, kind="stable")
     units, rows = units.take(order), rows.take(order)
     if ((units[1:] > units[:-1]) | (rows[1:] >= rows[:-1])).all():
@@ -170,7 +198,9 @@ def check_persons(sample: PersonSample, schema: Schema, *, linked: bool = False)
 
     In a table that is `linked` with others a person may have one row.
     """
-    persons, unit = len(sample.starts), schema.unit
+    persons, unit = len(sample.outer_starts), schema.outer_unit or schema.unit
+    if schema.nested:
+        _check_nested(sample, schema)
     if not linked and persons == len(sample.units) and (sample.counts == 1).all():
         raise ColumnError(
             f"{unit!r} is another one in every row, so each row is a person; leave the unit out, "
@@ -185,12 +215,30 @@ def check_persons(sample: PersonSample, schema: Schema, *, linked: bool = False)
         )
 
 
-def constant_columns(sample: PersonSample, names: Sequence[str]) -> tuple[str, ...]:
-    """Return the columns that are constant in every sampled person."""
+def _check_nested(sample: PersonSample, schema: Schema) -> None:
+    """Raise ColumnError for units of which one adds nothing to the other."""
+    outer, inner = schema.nested
+    if len(sample.starts) == len(sample.units) and (sample.counts == 1).all():
+        raise ColumnError(
+            f"{inner!r} is another one in every row of each {outer!r}, so each row is a person: "
+            f"name {outer!r} alone as the unit, and leave {inner!r} out"
+        )
+    if len(sample.outer_starts) == len(sample.starts):
+        raise ColumnError(
+            f"{outer!r} has one {inner!r} each, so both name the same: name one of them as the "
+            "unit, and leave the other out"
+        )
+
+
+def constant_columns(
+    sample: PersonSample, names: Sequence[str], *, outer: bool = False
+) -> tuple[str, ...]:
+    """Return the columns that are constant in every sampled person, or in every household."""
     x = sample.numbers[: len(names)]
     if not x.shape[1]:
         return ()
-    low, high = (f.reduceat(x, sample.starts, axis=1) for f in (np.fmin, np.fmax))
+    starts = sample.outer_starts if outer else sample.starts
+    low, high = (f.reduceat(x, starts, axis=1) for f in (np.fmin, np.fmax))
     varies = np.flatnonzero((high > low).any(axis=1)).tolist()
     return tuple(name for place, name in enumerate(names) if place not in varies)
 
@@ -297,6 +345,62 @@ def next_rows(starts: Ints, rows: int) -> Ints:
     following = np.arange(1, rows + 1)
     following[np.append(starts[1:], rows) - 1] = starts
     return following
+
+
+def next_persons(sample: PersonSample) -> Ints:
+    """Return a row of the next person of the same household for each row, in a circle.
+
+    Rows of one person meet those of the next in turn; a row of a person who is alone meets itself.
+    """
+    starts, rows = sample.starts, len(sample.units)
+    sizes = lengths_of(starts, rows)
+    first = np.searchsorted(starts, sample.outer_starts)  # the first person of each household
+    following = next_rows(first, len(starts))
+    person = np.repeat(np.arange(len(starts)), sizes)
+    other, place = following[person], np.arange(rows) - starts[person]
+    met = starts[other] + place % sizes[other]
+    return np.where(other == person, np.arange(rows), met)
+
+
+def _moments_of_pairs(x: Floats, other: Ints) -> tuple[Floats, Floats] | None:
+    """Return the covariances of sums and of differences of rows and others; None without any."""
+    paired = np.flatnonzero(other != np.arange(len(other)))
+    if not len(paired):
+        return None
+    one, two = x[:, paired], x[:, other[paired]]
+    # exact sums, as of K: the noise depends on every bit
+    of_sums, of_differences = (Moments.of_columns(z).covariance for z in (one + two, one - two))
+    return of_sums, of_differences
+
+
+def nested_noise(
+    sample: PersonSample,
+    columns: int,
+    shape: Floats,
+    varying: Sequence[int] = (),
+    varying_in_outer: Sequence[int] = (),
+) -> PersonNoise:
+    """Return the noise for a table of persons in households, and the shape that rows need alone.
+
+    Over pairs of rows of a person i and i', and of two persons of one household i and j
+
+        R = Cov(x_i - x_i') / 2                                  what distinguishes rows
+        B = Cov(x_i - x_j) / 2 - R                               persons
+        H = (Cov(x_i + x_j) - Cov(x_i - x_j)) / 4                households
+
+    Columns that are `varying`, though in no sampled person, or household, get some noise there.
+    """
+    x = sample.numbers[:columns]
+    of_rows = _moments_of_pairs(x, next_rows(sample.starts, len(sample.units)))
+    of_persons = _moments_of_pairs(x, next_persons(sample))
+    assert of_rows is not None, "a unit with one row each is refused"
+    assert of_persons is not None, "a household with one person each is refused"
+    within, apart = of_rows[1] / 2, of_persons[1] / 2
+    between = apart - within
+    for places, matrix in ((varying, within), (varying_in_outer, between)):
+        for place in places:
+            matrix[place, place] += RARE_CHANGE * shape[place, place]
+    return PersonNoise.nested((of_persons[0] - of_persons[1]) / 4, between, within, shape)
 
 
 def person_noise(

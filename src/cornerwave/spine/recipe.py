@@ -174,9 +174,19 @@ class Recipe:
         """Return what stands for the keys of rows in copies."""
         return pseudonyms(ids, self._noise_secrets.pseudonyms)
 
-    def unit_pseudonyms(self, units: Ids) -> pa.Array:
-        """Return what stands for the units of rows in copies: the same for all rows of a unit."""
-        return pseudonyms(units, self._noise_secrets.units)
+    def unit_pseudonyms(self, units: Ids, outers: Ids) -> dict[str, pa.Array]:
+        """Return what stands for the units of rows in copies: the same for all rows of a unit.
+
+        A person in a household is named by both, and has one pseudonym in all copies.
+        """
+        schema, secret = self.frozen.schema, self._noise_secrets.units
+        of_outers = expand(secret, "outer")
+        return {
+            name: pseudonyms(units, secret)
+            if name == schema.unit
+            else pseudonyms(outers, of_outers)
+            for name in schema.unit_pseudonyms
+        }
 
     def check(self, recognised: Recognised) -> None:
         """Raise SourceChanged unless all rows are those of the registered table.
@@ -223,6 +233,7 @@ class Recipe:
             order=self.frozen.schema.order,
             noise_format=self.frozen.noise_format,
             unit=self.frozen.schema.unit,
+            outer_unit=self.frozen.schema.outer_unit,
             time=self.frozen.schema.time,
             family=family.id if family else None,
             table=family.table if family else None,
@@ -237,7 +248,7 @@ class Recipe:
     def perturbed(self, group: Group) -> list[Floats]:
         """Return the numbers (N, rows) with noise on the grid, for each level, ascending."""
         frozen, secrets = self.frozen, self._noise_secrets
-        scaled = frozen.scaled(group.numbers, rank_draws(self.row_secrets, group.units))
+        scaled = frozen.scaled(group.numbers, rank_draws(self.row_secrets, group.outers))
         filled = fill_missing(scaled, group.ids, frozen.schema, frozen.draws, secrets.missing)
         x = np.ascontiguousarray(filled)
         copies = {index: self._memory.lend(x.shape) for index in self._reading.wanted}
@@ -269,7 +280,8 @@ class Recipe:
         for start in range(0, x.shape[1] if len(x) else 0, self._block_rows):
             some = slice(start, start + self._block_rows)
             when = None if times is None else times[some]
-            for index, made in reader.noise(group.ids[some], group.units[some], when):
+            outers = None if noise.outer is None else group.outers[some]
+            for index, made in reader.noise(group.ids[some], group.units[some], when, outers):
                 _core.put_on_grid(x, made, self.frozen.grid, copies[index], start)
         self._persons.append(reader)
 
@@ -386,9 +398,7 @@ class Recipe:
         shown = {name: group.unchanged(name) for name in schema.unchanged}
         if schema.pseudonym is not None:
             shown[schema.pseudonym] = self.pseudonyms(group.ids)
-        if schema.unit_pseudonym is not None:
-            shown[schema.unit_pseudonym] = self.unit_pseudonyms(group.units)
-        return shown
+        return shown | self.unit_pseudonyms(group.units, group.outers)
 
     def _copy(
         self,

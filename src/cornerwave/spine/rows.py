@@ -26,7 +26,7 @@ from cornerwave.columns import (
     to_floats,
     value_type,
 )
-from cornerwave.keyed import BlockFunction, Secrets, room_for
+from cornerwave.keyed import BlockFunction, Secrets, expand, room_for
 from cornerwave.noise import position_ids
 from cornerwave.sources import Source
 
@@ -67,6 +67,36 @@ def row_ids(start: int, table: pa.Table, schema: Schema, secrets: RowSecrets) ->
     return key_ids(_whole(table, schema.key), secrets.ids, schema.key)
 
 
+@dataclass(frozen=True)
+class Nest:
+    """Which household some rows belong to, by its id, and what names their persons in there.
+
+    `known` are the rows that have both a household and a person.
+    """
+
+    outers: Ids
+    names: Ids
+    known: Flags
+
+    @classmethod
+    def of(cls, ids: Ids, table: pa.Table, schema: Schema, secrets: RowSecrets) -> "Nest | None":
+        """Return that of some rows; None for a table without two units."""
+        if schema.outer_unit is None or schema.unit is None:
+            return None
+        known = np.ones(len(ids), dtype=np.bool_)
+        for name in schema.nested:
+            known &= _decoded(table, name).is_valid().to_numpy(zero_copy_only=False)
+        outers, names = (_named_ids(name, ids, table, secrets) for name in schema.nested)
+        return cls(outers, names, known)
+
+    def persons(self, secrets: RowSecrets) -> Ids:
+        """Return the ids of persons: AES(AES(household) + name), one for each pair of both."""
+        function = BlockFunction(expand(secrets.units, "pairs"))
+        room = room_for(len(self.names))
+        inside = function(np.ascontiguousarray(self.outers), room).reshape(-1, 2) ^ self.names
+        return function(np.ascontiguousarray(inside), room_for(len(inside))).reshape(-1, 2)
+
+
 def unit_ids(
     ids: Ids,
     table: pa.Table,
@@ -76,18 +106,33 @@ def unit_ids(
 ) -> Ids:
     """Return the ids of the units that rows belong to; a row without one is a unit of its own.
 
-    `encoded` is their column, if that was encoded already.
+    Of two units those of the inner one: of persons, each in a household. `encoded` is their column,
+    if that was encoded already.
     """
+    nest = Nest.of(ids, table, schema, secrets)
+    if nest is not None:
+        return nest.persons(secrets)
     assert schema.unit is not None
-    column = _whole(table, schema.unit)
+    return _named_ids(schema.unit, ids, table, secrets, encoded)
+
+
+def outer_ids(ids: Ids, table: pa.Table, schema: Schema, secrets: RowSecrets) -> Ids:
+    """Return the ids of the outer units that rows belong to, as households; of persons without."""
+    assert schema.unit is not None
+    return _named_ids(schema.outer_unit or schema.unit, ids, table, secrets)
+
+
+def _named_ids(
+    name: str, ids: Ids, table: pa.Table, secrets: RowSecrets, encoded: Encoded | None = None
+) -> Ids:
+    column = _whole(table, name)
     apart = encoded
     if apart is None and pa.types.is_dictionary(column.type):
-        apart = Encoded.of(column, schema.unit)
+        apart = Encoded.of(column, name)
     if apart is not None and _are_hashed_once(apart):
         return _units_of(ids, apart, secrets)
-    if pa.types.is_dictionary(column.type):  # where a missing value may be one of the values
-        column = column.dictionary_decode()
-    found = key_ids(column.drop_null(), secrets.units, schema.unit)
+    column = _decoded(table, name)
+    found = key_ids(column.drop_null(), secrets.units, name)
     if not column.null_count:
         return found
     missing = column.is_null().to_numpy(zero_copy_only=False)
@@ -131,7 +176,8 @@ class Group:
 
     `words` (N + encoded, rows) has 64 bits for each value: first those of the numbers, in the
     same memory, then those of the cells that are encoded. `units` are the ids of the persons that
-    rows belong to, or those of the rows themselves in a table without a unit.
+    rows belong to, or those of the rows themselves in a table without a unit; `nest` states the
+    households of these in a table with two units.
     """
 
     table: pa.Table
@@ -140,6 +186,7 @@ class Group:
     words: Words
     numbers: Floats
     encoded: Mapping[str, Encoded]
+    nest: Nest | None = None
 
     @classmethod
     def of(cls, ids: Ids, table: pa.Table, schema: Schema, secrets: RowSecrets) -> "Group":
@@ -153,10 +200,17 @@ class Group:
                 fill_floats(piece, name, row[at : at + len(piece)])
                 at += len(piece)
         encoded = encoded_cells(table, schema, schema.encoded)
-        units = ids
-        if schema.unit is not None:
+        nest, units = Nest.of(ids, table, schema, secrets), ids
+        if nest is not None:
+            units = nest.persons(secrets)
+        elif schema.unit is not None:
             units = unit_ids(ids, table, schema, secrets, encoded[schema.unit])
-        return cls(table, ids, units, words, numbers, encoded)
+        return cls(table, ids, units, words, numbers, encoded, nest)
+
+    @property
+    def outers(self) -> Ids:
+        """The ids of what is independent: of households, of persons without these, of rows."""
+        return self.units if self.nest is None else self.nest.outers
 
     def recognised(self, secrets: RowSecrets) -> tuple[Fingerprint, Words]:
         """Return the fingerprint of these rows, and 64 bits of each row's MAC.
@@ -194,7 +248,7 @@ class Group:
 
 def encoded_cells(table: pa.Table, schema: Schema, names: Sequence[str]) -> dict[str, Encoded]:
     """Return columns of some rows by their values. Raises ColumnError for what has no text."""
-    as_they_are = (*schema.kept, schema.unit)
+    as_they_are = (*schema.kept, *schema.units)
     return {
         name: (Encoded.of if name in as_they_are else Encoded.of_category)(
             _whole(table, name), name
@@ -223,6 +277,12 @@ def numbered(
     for table in source.groups(columns or schema.used, rows or group_rows(schema)):
         yield start, table
         start += table.num_rows
+
+
+def _decoded(table: pa.Table, name: str) -> pa.Array:
+    """Return a column without a dictionary, where a missing value may be one of the values."""
+    column = _whole(table, name)
+    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
 
 
 def _whole(table: pa.Table, name: str) -> pa.Array:

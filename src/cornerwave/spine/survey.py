@@ -18,6 +18,7 @@ afterwards does not depend on how.
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -47,6 +48,7 @@ from cornerwave.columns import (
 from cornerwave.moments import Moments
 from cornerwave.privacy import FIRST, UnitColumns
 from cornerwave.reuse import Cells, Learned, TableMarks, kept_of
+from cornerwave.spine.nesting import Nesting
 from cornerwave.spine.person_counts import Holders, all_holders, holders_of
 from cornerwave.spine.person_sample import PersonSample, PersonValues, unit_hashes
 from cornerwave.spine.rows import Group, RowSecrets, row_times
@@ -88,6 +90,10 @@ class Survey:
     """Which values of categories one person alone holds, if the table has a unit."""
     constants: PersonValues | None = None
     """Columns that are constant in each person: of all persons, from a look of its own."""
+    outer_constants: PersonValues | None = None
+    """Those that are constant in each household, if persons belong to households."""
+    nesting: Nesting | None = None
+    """Which households persons are in, if they belong to some."""
 
     @property
     def whole(self) -> Moments:
@@ -112,6 +118,7 @@ class Survey:
                 names: all_holders(self.holders.get(names, {}), other.holders.get(names, {}))
                 for names in {**self.holders, **other.holders}
             },
+            nesting=_both(self.nesting, other.nesting),
         )
 
     def trimmed(self) -> "Survey":
@@ -133,7 +140,10 @@ class Survey:
         )
 
 
-def _both(one: PersonSample | None, other: PersonSample | None) -> PersonSample | None:
+Part = TypeVar("Part", PersonSample, Nesting)
+
+
+def _both(one: Part | None, other: Part | None) -> Part | None:
     return one if other is None else other if one is None else one + other
 
 
@@ -188,7 +198,7 @@ class Surveyor:
         schema, group = self.schema, Group.of(ids, table, self.schema, self.secrets)
         # moments, samples and the noise itself live on the scales of the columns;
         # of persons: a value that they have in several rows has one rank
-        draws = rank_draws(self.secrets, group.units)
+        draws = rank_draws(self.secrets, group.outers)
         numbers = on_scales(self.scales, schema.perturbed, group.numbers, draws)
         fingerprint, hashes = group.recognised(self.secrets)
         sampled = [schema.perturbed.index(name) for name in self.sampled]
@@ -210,6 +220,7 @@ class Surveyor:
             first=self._first(places, numbers, group),
             holders=self._holders(group),
             persons=self._persons(hashes, numbers, group, known.persons if known else None),
+            nesting=None if group.nest is None else Nesting.of(group.nest),
         )
 
     def _joint(self, hashes: Words, numbers: Floats, group: Group, below: np.uint64) -> Sample:
@@ -236,7 +247,7 @@ class Surveyor:
     def _holders(self, group: Group) -> dict[tuple[str, ...], Holders]:
         if self.schema.unit is None:
             return {}
-        persons = group.units[:, 0]
+        persons = group.outers[:, 0]
         return {
             names: holders_of(group.columns_of(names), persons) for names in self.schema.categories
         }
@@ -251,7 +262,7 @@ class Surveyor:
         """Sample units, with the same columns of their rows as the joint sample."""
         if self.schema.unit is None:
             return None
-        chosen = unit_hashes(group.units, self.secrets.sample)
+        chosen = unit_hashes(group.outers, self.secrets.sample)
         rows = np.flatnonzero(chosen <= (known.limit if known else ALL))
         shown = [
             shown_numbers(taken(one_chunk(group.table.column(name)), rows))
@@ -259,12 +270,16 @@ class Surveyor:
         ]
         when = row_times(group.table, self.schema)
         times = [] if when is None else [when[rows]]
+        units = chosen[rows]
+        if group.nest is not None:
+            units = unit_hashes(np.ascontiguousarray(group.units[rows]), self.secrets.sample)
         return PersonSample.of(
-            chosen[rows],
+            units,
             hashes[rows],
             [*(each[rows] for each in numbers), *shown, *times],
             [each[rows] for each in group.cells],
             self.person_rows,
+            None if group.nest is None else chosen[rows],
         )
 
     def _first(self, places: Ints, numbers: Floats, group: Group) -> Sample:

@@ -32,6 +32,7 @@ from cornerwave.privacy import FirstRows, Unit, UnitRows
 from cornerwave.reuse import TableMarks, grown
 from cornerwave.sources import Progress, Source, silent
 from cornerwave.spine.frozen import Frozen
+from cornerwave.spine.nesting import Nesting
 from cornerwave.spine.person_sample import PersonValues
 from cornerwave.spine.rows import RowSecrets
 from cornerwave.spine.survey import Survey, Surveyor
@@ -48,6 +49,8 @@ FIRST = "first"
 """The name of the first rows of editions, by which rows that come in their order are known."""
 PERSONS = "persons"
 """The name of the values that are constant in each person, by which to see that they stay so."""
+OUTERS, NESTING = "outers", "nesting"
+"""The names of the values that are constant in each household, and of which persons are in each."""
 PEOPLE = "people"
 """The name of some persons of all editions, by which to see what copies hide of them."""
 ROWS = "rows"
@@ -145,16 +148,30 @@ def _compared(
         kept[ROWS] = known.to_bytes()
     if survey.constants is not None and (content := ledger.attachment(entry, PERSONS)) is not None:
         kept[PERSONS] = _still_constant(content, survey.constants).to_bytes()
+    if survey.outer_constants is not None and (content := ledger.attachment(entry, OUTERS)):
+        kept[OUTERS] = _still_constant(content, survey.outer_constants, "household").to_bytes()
+    if survey.nesting is not None and (content := ledger.attachment(entry, NESTING)):
+        nesting = Nesting.read(content) + survey.nesting
+        nesting.check(dataset.frozen.schema)
+        kept[NESTING] = nesting.to_bytes()
     return kept
 
 
-def _still_constant(content: bytes, new: PersonValues) -> PersonValues:
+def _outer_constant(frozen: Frozen) -> list[str]:
+    """Return the columns that are constant in each household, if persons belong to some."""
+    if frozen.persons is None:
+        return []
+    shape = frozen.persons.shape
+    return [frozen.schema.perturbed[i] for i in frozen.persons.outer_constant if shape[i, i] > 0]
+
+
+def _still_constant(content: bytes, new: PersonValues, who: str = "person") -> PersonValues:
     """Return the constants of old and new rows. Raises ColumnError if one is none any more."""
     known = PersonValues.read(content).only(new.columns)
     both = known + new
     if both.varying:
         raise ColumnError(
-            f"{listed(sorted(both.varying))}: so far the same in all rows of a person, so that "
+            f"{listed(sorted(both.varying))}: so far the same in all rows of a {who}, so that "
             "copies have the same noise in all of them, and a change would be visible; new rows "
             "have another value. Leave such rows out, or register the table anew"
         )
@@ -171,6 +188,10 @@ def kept_beside(surveyor: Surveyor, survey: Survey, frozen: Frozen) -> dict[str,
         kept[FIRST] = FirstRows.of(rows.numbers, rows.cells).to_bytes()
     if survey.constants is not None:
         kept[PERSONS] = survey.constants.to_bytes()
+    if survey.outer_constants is not None:
+        kept[OUTERS] = survey.outer_constants.to_bytes()
+    if survey.nesting is not None:
+        kept[NESTING] = survey.nesting.to_bytes()
     if survey.persons is not None:
         kept[PEOPLE] = AllPersons.of(survey, surveyor.schema).to_bytes()
     if shows_something(frozen):
@@ -229,7 +250,14 @@ def grow(
             at_once=sizes.BATCH_ROWS,
         )
         constant = frozen.persons.named(frozen.schema.perturbed) if frozen.persons else ()
-        survey = survey_batch(engine, surveyor, ranges, constant=constant, progress=progress)
+        survey = survey_batch(
+            engine,
+            surveyor,
+            ranges,
+            constant=constant,
+            outer_constant=_outer_constant(frozen),
+            progress=progress,
+        )
         edition = next_edition(
             dataset.editions,
             survey.fingerprint,

@@ -115,6 +115,11 @@ def _check_units(sources: Mapping[str, tuple[Source, Schema]]) -> None:
         )
     kinds = dict[str, str]()
     for table, (opened, decided) in sources.items():
+        if decided.nested:
+            raise ColumnError(
+                f"table {table!r} has two units, {listed(decided.nested)}, and linked tables share "
+                "one; name the one that all tables have"
+            )
         if decided.unit is None:
             warn(
                 f"{table!r} has no column {' or '.join(map(repr, units))}, so each of its rows is "

@@ -178,6 +178,12 @@ def _check_persons_can_change(dataset: "Dataset") -> None:
             f"{dataset.name!r} is linked with other tables: new rows can be appended, but rows "
             "that are there cannot be changed, since other tables may repeat their noise. Append"
         )
+    if frozen.schema.nested:
+        raise ColumnError(
+            f"{dataset.name!r} has two units, {listed(frozen.schema.nested)}: new rows can be "
+            "appended, but rows that are there cannot be changed. Append, or register the table "
+            "anew"
+        )
     if frozen.categories:
         names = [name for group in frozen.categories for name in group.columns]
         raise ColumnError(

@@ -208,7 +208,7 @@ class Vault:
         known, asked = dataset.frozen.schema, frozen.schema
         for what, here, there in (
             ("key", known.pseudonym, asked.pseudonym),
-            ("unit", known.unit_pseudonym, asked.unit_pseudonym),
+            ("unit", known.unit_pseudonyms or None, asked.unit_pseudonyms or None),
         ):
             if here != there:
                 raise AlreadyRegistered(
