@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 
-def one_now(cases: Iterable[str], *now: str) -> list[Any]:
+def one_now(cases: Iterable[Any], *now: Any) -> list[Any]:
     """Return cases of which the first, or those named, run every time."""
     every = list(cases)
     quick = now or every[:1]

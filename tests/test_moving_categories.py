@@ -108,14 +108,18 @@ def test_what_was_replaced_moves_like_the_rest(vault):
     assert kept.all(axis=0).mean() == pytest.approx(q + (1 - q) / GRADES**4, abs=0.04)
     # what is replaced agrees with the truth by chance alone, in every edition
     assert kept[:, replaced].mean(axis=1) == pytest.approx(1 / GRADES, abs=0.04)
-    for before, after, real, now in zip(truth, truth[1:], copies, copies[1:], strict=False):
+    chance = 5 * np.sqrt(2 * 0.4 * 0.6 / replaced.sum())  # of a difference of shares up to 0.4
+    steps_of = zip(truth, truth[1:], copies, copies[1:], strict=False)
+    for edition, (before, after, real, now) in enumerate(steps_of, 2):
         steps = [
             np.bincount((b - a)[replaced] % GRADES, minlength=GRADES) / replaced.sum()
             for a, b in ((before, after), (real, now))
         ]
-        # of 1,100 rows: five standard errors of a difference, 0.105; drawn from the whole table,
-        # a step of one would be there in 1/12, not 0.4
-        assert steps[1] == pytest.approx(steps[0], abs=0.12)
+        # From edition 3 on some values return to an earlier one. What shows them returns too, from
+        # another value, so that steps of one are fewer by 0.044 (mean of 40 tables and keys).
+        most = chance + (0.05 if edition > 2 else 0.0)
+        assert steps[1] == pytest.approx(steps[0], abs=most)
+        assert steps[0][1] - 1 / GRADES > most  # drawn from the whole table: it would fall
         assert ((before == after) == (real == now)).all()  # cells change where the table does
 
 

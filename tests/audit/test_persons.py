@@ -100,7 +100,8 @@ def passes(result, *, rows):
                     assert ((i,), column, kind) not in left  # constant: it never changes
                     continue
                 each = left[(i,), column, kind]
-                assert each.stated == pytest.approx(stated, abs=0.05)
+                # the column that is hidden worst decides the level: others may be hidden better
+                assert stated <= each.stated < stated + 0.1
                 assert each.hidden > 0.95 * stated - each.margin
 
 
@@ -342,15 +343,19 @@ def test_sampled_persons_have_all_their_rows():
     assert (np.diff(person) >= 0).all()
 
 
-def test_the_document_and_json_state_persons(audited):
-    document = audit_document(audited)
-    assert f"{PERSONS} values of patient" in document.facts
+def test_the_document_and_json_state_persons(tmp_path):
+    """Of a small table: it states also what boosting leaves, which takes long."""
+    source = visits(persons=200).select(["patient", "height", "weight"])
+    document = audit_document(audit(source, released(source, tmp_path, (0.5,), unit="patient")[1]))
+    assert "200 values of patient" in document.facts
     titles = [section.title for section in document.sections]
     assert "Hidden of each patient, if rows are linked (stated)" in titles
     data = json.loads(json.dumps(document.data))
-    assert data["persons"]["count"] == PERSONS
+    assert data["persons"]["count"] == 200
     assert {each["of"] for each in data["persons"]["hidden"]} == {"value", "mean", "change"}
-    assert data["rows"] == PERSONS * VISITS
+    [boosted] = data["persons"]["hidden_from_boosting"]
+    assert all(0.2 < boosted[name] < 0.9 for name in ("height", "weight"))
+    assert data["rows"] == 200 * VISITS
 
 
 def test_a_table_without_a_unit_has_no_persons():

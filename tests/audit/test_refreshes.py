@@ -52,20 +52,22 @@ CHOICES = {
         "min_count": 20,
     },
 }
-QUICK = ("all at once",)
 
 
 @pytest.mark.filterwarnings("ignore::cornerwave.errors.CornerwaveWarning")
 @pytest.mark.parametrize("ending", ["parquet", pytest.param("csv", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
-    "choices",
+    ("choices", "rows"),
     [
-        pytest.param(choices, id=name, marks=() if name in QUICK else pytest.mark.slow)
-        for name, choices in CHOICES.items()
+        pytest.param(CHOICES["all at once"], 5000, id="all at once, few"),
+        *(
+            pytest.param(choices, ROWS, id=name, marks=pytest.mark.slow)
+            for name, choices in CHOICES.items()
+        ),
     ],
 )
-def test_honest_releases_pass(tmp_path, choices, ending):
-    table = source_table()
+def test_honest_releases_pass(tmp_path, choices, rows, ending):
+    table = source_table(rows)
     dataset = known_dataset(tmp_path, table, categorical=["grade"], **choices)
     paths = [
         dataset.release(to=f"r{noise}", noise=noise).write(tmp_path / f"r{noise}.{ending}")
