@@ -270,11 +270,15 @@ def _evidence_of(log_ratios: Sequence[Floats], others: int = 0) -> float:
     It is the mean over SHARES, and over all kinds of leaks. Of `others` nothing is known: a
     ratio is at least 0.
     """
-    sums = [
-        np.logaddexp(math.log1p(-t), math.log(t) + rows).sum() + others * math.log1p(-t)
-        for t in SHARES
-        for rows in log_ratios
-    ]
+    sums = []
+    for rows in log_ratios:
+        # log(1 - t + t e^x) = h + log((1 - t) e^-h + t e^(x - h)), h = max(x, 0): none overflows
+        high = np.maximum(rows, 0.0)
+        honest, leak, total = np.exp(-high), np.exp(rows - high), float(high.sum())
+        sums += [
+            total + float(np.log((1 - t) * honest + t * leak).sum()) + others * math.log1p(-t)
+            for t in SHARES
+        ]
     return math.sqrt(2 * max(float(np.logaddexp.reduce(sums)) - math.log(len(sums)), 0.0))
 
 
