@@ -244,6 +244,7 @@ CALLS: dict[str, Callable[[Generator], list[Any]]] = {
         zeros(float, 7, 7),
         zeros(bool, 7),
     ],
+    "add_by_code": lambda r: [floats(r, ROWS, 7), r.integers(0, 9, ROWS), zeros(float, 9, 7)],
     "diagonalise": lambda r: [covariance(r, 7), np.eye(7), 30],
     "compose": lambda r: [floats(r, 7), floats(r, 7, 7), zeros(float, 7, 7)],
     "sweep_seen": lambda r: [

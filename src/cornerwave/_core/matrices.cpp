@@ -169,7 +169,23 @@ static void draw_missing(const Matrix<double> &out, const Matrix<const double> &
   }
 }
 
+// Add rows of numbers to the sums of their codes, in the order of the rows.
+static void add_by_code(const Matrix<const double> &rows, const Vector<const i64> &codes,
+                        const Matrix<double> &sums) {
+  const Rows<const double> values(rows);
+  const Rows<double> out(sums);
+  require(out.size == values.size && size_of(codes) == values.count,
+          "each row has a code, and each code a sum for each column");
+  require_places(codes, out.count);
+  for (i64 row = 0; row < values.count; row++) {
+    const double *__restrict from = values[row];
+    double *__restrict to = out[codes.data()[row]];
+    for (i64 i = 0; i < values.size; i++) to[i] = to[i] + from[i];
+  }
+}
+
 void bind_matrices(nb::module_ &module) {
+  bind(module, "add_by_code", add_by_code, "rows", "codes", "sums");
   bind(module, "factor_correlation", factor_correlation, "correlation", "varies", "tolerance",
        "lower", "follows");
   bind(module, "diagonalise", diagonalise, "matrix", "vectors", "sweeps");

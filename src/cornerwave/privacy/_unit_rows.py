@@ -73,10 +73,8 @@ class UnitColumns:
         """Return the numbers and the hashed cells of some rows; what is not there is missing."""
         numbers = [_numbers(_column(table, column.name, rows)) for column in self.numbers]
         cells = [_hashed(_column(table, column.name, rows), secret) for column in self.cells]
-        cells += [
-            _hashed(_part(_column(table, column.name, rows), which), secret)
-            for column, which in self.parts
-        ]
+        texts = {c.name: _text(_column(table, c.name, rows)) for c, _ in self.parts}
+        cells += [_hashed(_part(texts[c.name], which), secret) for c, which in self.parts]
         gaps = np.full(len(rows), np.nan), np.full(len(rows), MISSING_BITS, dtype=np.uint64)
         return [gaps[0] if each is None else each for each in numbers], [
             gaps[1] if each is None else each for each in cells
@@ -153,11 +151,15 @@ def _hashed(column: pa.Array | None, secret: bytes) -> Words | None:
     return out
 
 
+def _text(column: pa.Array | None) -> pa.Array | None:
+    if column is not None and pa.types.is_dictionary(column.type):
+        return column.dictionary_decode()
+    return column
+
+
 def _part(column: pa.Array | None, which: str) -> pa.Array | None:
     if column is None:
         return None
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
     try:
         return pc.struct_field(pc.extract_regex(column, _PARTS[which]), "part")
     except pa.ArrowException:

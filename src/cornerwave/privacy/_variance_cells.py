@@ -12,6 +12,7 @@ from math import log, sqrt
 
 import numpy as np
 
+from cornerwave import _core
 from cornerwave.arrays import Flags, Floats, Ints
 from cornerwave.privacy._anova import ALPHA, within
 from cornerwave.privacy._open_columns import (
@@ -138,6 +139,7 @@ def _best_split(signals: Floats, bins: Ints, rows: Flags, least: int) -> _Split:
     if n < 2 * least:
         return best
     some = some - some.mean(axis=1, keepdims=True)
+    by_row = np.ascontiguousarray(some.T)
     for column, codes in enumerate(bins[:, rows]):
         here = np.bincount(codes)
         values = np.flatnonzero(here)
@@ -145,7 +147,9 @@ def _best_split(signals: Floats, bins: Ints, rows: Flags, least: int) -> _Split:
         # chi-square with d degrees of freedom, by Laurent and Massart (see `_anova`)
         d, u = len(some) + len(values), log(1 / ALPHA)
         chance = d + 2 * sqrt(d * u) + 2 * u
-        sums = np.array([np.bincount(codes, row)[values] for row in some])
+        of_codes = np.zeros((len(here), len(some)))
+        _core.add_by_code(by_row, np.ascontiguousarray(codes, dtype=np.int64), of_codes)
+        sums = np.ascontiguousarray(of_codes[values].T)
         counts = here[values]
         strongest = np.argsort(-(sums**2 / counts).sum(axis=1), kind="stable")[:SIGNALS_TRIED]
         for key in (np.arange(len(values)), *(sums[s] / counts for s in strongest.tolist())):

@@ -125,12 +125,10 @@ def outer_ids(ids: Ids, table: pa.Table, schema: Schema, secrets: RowSecrets) ->
 def _named_ids(
     name: str, ids: Ids, table: pa.Table, secrets: RowSecrets, encoded: Encoded | None = None
 ) -> Ids:
-    column = _whole(table, name)
-    apart = encoded
-    if apart is None and pa.types.is_dictionary(column.type):
-        apart = Encoded.of(column, name)
-    if apart is not None and _are_hashed_once(apart):
-        return _units_of(ids, apart, secrets)
+    if encoded is None and pa.types.is_dictionary(table.schema.field(name).type):
+        encoded = Encoded.of(_whole(table, name), name)
+    if encoded is not None and _are_hashed_once(encoded):
+        return _units_of(ids, encoded, secrets)
     column = _decoded(table, name)
     found = key_ids(column.drop_null(), secrets.units, name)
     if not column.null_count:
@@ -275,7 +273,7 @@ def numbered(
     """
     start = source.first
     for table in source.groups(columns or schema.used, rows or group_rows(schema)):
-        yield start, table
+        yield start, _joined(table)
         start += table.num_rows
 
 
@@ -283,6 +281,15 @@ def _decoded(table: pa.Table, name: str) -> pa.Array:
     """Return a column without a dictionary, where a missing value may be one of the values."""
     column = _whole(table, name)
     return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+
+
+def _joined(table: pa.Table) -> pa.Table:
+    """Return rows with each column of distinct values in one piece: to join its lists takes long,
+    and a column is looked at several times."""
+    for place, column in enumerate(table.columns):
+        if column.num_chunks > 1 and pa.types.is_dictionary(column.type):
+            table = table.set_column(place, table.field(place), one_chunk(column))
+    return table
 
 
 def _whole(table: pa.Table, name: str) -> pa.Array:
