@@ -50,7 +50,7 @@ from cornerwave.sources import Address
 from cornerwave.spec import CopyMetadata, CopySpec
 from cornerwave.spine.frozen import Frozen
 from cornerwave.spine.histories import Histories
-from cornerwave.spine.recipe import NoiseSecrets, Recipe, Recognised
+from cornerwave.spine.recipe import Fingerprints, NoiseSecrets, Recipe
 from cornerwave.spine.rows import RowSecrets, group_rows, row_ids
 
 
@@ -92,7 +92,7 @@ class CopyPlan:
         """Write copies of rows to new files; yield the receipt, unless there are no rows."""
         with ExitStack() as hidden:
             files: list[CopyFile] = []
-            found = Recognised()
+            found = Fingerprints()
             for ids, table in groups:
                 if not files:
                     files = [hidden.enter_context(file) for file in self._files(recipe, part)]
@@ -196,7 +196,7 @@ class OrderedCopyJob:
             yield ids_in(part, mark), part.select(names)
 
 
-def _receipt(part: int | None, found: Recognised, files: Sequence[Written]) -> bytes:
+def _receipt(part: int | None, found: Fingerprints, files: Sequence[Written]) -> bytes:
     receipt = {
         "part": part,
         "table": str(found.table),

@@ -21,7 +21,7 @@ from cornerwave.outputs import METADATA_KEY
 from cornerwave.passes import Found, Pass, Result_co, add_up, in_threads
 from cornerwave.sources import Progress, Source, silent
 from cornerwave.spec import ColumnMetadata, CopyMetadata
-from cornerwave.spine.recipe import Recipe, Recognised
+from cornerwave.spine.recipe import Fingerprints, Recipe
 from cornerwave.spine.rows import RowSecrets, numbered, outer_ids, row_ids, unit_ids
 from cornerwave.spine.survey import Survey, Surveyor
 
@@ -113,10 +113,10 @@ def make_copies(
     Raises SourceChanged if the table is not the registered one: then nothing of what was
     written may be shown to anybody.
     """
-    schema, found = recipe.frozen.schema, Recognised()
+    schema, found = recipe.frozen.schema, Fingerprints()
     is_shuffled = schema.order == SHUFFLE
 
-    def work(group: tuple[Any, pa.Table]) -> tuple[Recognised, list[Any]]:
+    def work(group: tuple[Any, pa.Table]) -> tuple[Fingerprints, list[Any]]:
         first, table = group  # the ids of shuffled rows, else the number of the first row
         ids = first if is_shuffled else row_ids(first, table, schema, recipe.row_secrets)
         part, copies = recipe.copies(ids, table)

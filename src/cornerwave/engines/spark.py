@@ -53,7 +53,7 @@ from cornerwave.errors import ClusterError, ColumnError, CornerwaveError, ExtraM
 from cornerwave.outputs import Folder, Written
 from cornerwave.passes import Found, Pass, Result_co
 from cornerwave.sources import TEXT_ENDINGS, Progress, Source, parquet_parts, silent
-from cornerwave.spine.recipe import Recipe, Recognised
+from cornerwave.spine.recipe import Fingerprints, Recipe
 from cornerwave.spine.rows import RowSecrets
 
 LARGEST_CLOSURE = 1 << 20
@@ -114,7 +114,7 @@ class Receipt:
     """What a machine reports to have written: a file of each copy."""
 
     part: int | None
-    found: Recognised
+    found: Fingerprints
     files: tuple[Written, ...]
 
     @classmethod
@@ -124,7 +124,7 @@ class Receipt:
             receipt = json.loads(content)
             files = tuple(map(Written.of, receipt["files"]))
             table, histories = (Fingerprint.read(receipt[of]) for of in ("table", "histories"))
-            return cls(receipt["part"], Recognised(table, histories), files)
+            return cls(receipt["part"], Fingerprints(table, histories), files)
         except (ValueError, KeyError, TypeError, OverflowError):
             raise ClusterError("a machine of the cluster sent something else than a receipt") from (
                 None
@@ -171,7 +171,7 @@ def copies_on_spark(
     receipts = [Receipt.of(found) for _, _, found in notes]
     # a frame has no numbers of parts, but its parts are collected in their order
     receipts.sort(key=lambda receipt: receipt.part or 0)
-    found = Recognised()
+    found = Fingerprints()
     for receipt in receipts:
         found = found + receipt.found
         progress(receipt.found.table.rows)

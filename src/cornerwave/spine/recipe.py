@@ -85,14 +85,14 @@ class NoiseSecrets(Secrets):
 
 
 @dataclass(frozen=True)
-class Recognised:
+class Fingerprints:
     """The fingerprint of some rows, and that of what histories take from them, if it is needed."""
 
     table: Fingerprint = field(default_factory=Fingerprint.nothing)
     histories: Fingerprint = field(default_factory=Fingerprint.nothing)
 
-    def __add__(self, other: "Recognised") -> "Recognised":
-        return Recognised(self.table + other.table, self.histories + other.histories)
+    def __add__(self, other: "Fingerprints") -> "Fingerprints":
+        return Fingerprints(self.table + other.table, self.histories + other.histories)
 
 
 class Recipe:
@@ -138,7 +138,7 @@ class Recipe:
         """What the noise comes from, for an engine that makes copies elsewhere."""
         return self._noise_secrets
 
-    def copies(self, ids: Ids, table: pa.Table) -> tuple[Recognised, list[pa.Table]]:
+    def copies(self, ids: Ids, table: pa.Table) -> tuple[Fingerprints, list[pa.Table]]:
         """Return what recognises the rows, and one table for each wanted copy.
 
         Raises SourceError for rows that cannot be those of the registered table.
@@ -155,12 +155,12 @@ class Recipe:
         except pa.ArrowException:  # its words may quote a cell
             raise SourceError("a column no longer holds values of its kind") from None
 
-    def _recognised(self, group: Group, codes: Codes | None) -> Recognised:
+    def _recognised(self, group: Group, codes: Codes | None) -> Fingerprints:
         table, secret = group.fingerprint(self.row_secrets), self.row_secrets.fingerprint
         if codes is None or self.histories_taken is None:
-            return Recognised(table)
+            return Fingerprints(table)
         times = row_times(group.table, self.frozen.schema)
-        return Recognised(table, taken_from(group.ids, group.units, times, codes, secret))
+        return Fingerprints(table, taken_from(group.ids, group.units, times, codes, secret))
 
     def places(self, ids: Ids) -> Words:
         """Return where rows stand in shuffled copies: (n, 2) words to sort by, first word first.
@@ -188,7 +188,7 @@ class Recipe:
             for name in schema.unit_pseudonyms
         }
 
-    def check(self, recognised: Recognised) -> None:
+    def check(self, recognised: Fingerprints) -> None:
         """Raise SourceChanged unless all rows are those of the registered table.
 
         And those that histories were taken from.
