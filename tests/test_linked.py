@@ -196,6 +196,46 @@ def test_pseudonyms_join_and_what_tables_repeat_is_the_same_in_both(copies):
     assert 0.08 < changed < 0.22  # 1 - 1/sqrt(2) are replaced, half of these by the same value
 
 
+@pytest.mark.parametrize("order", [("patients", "visits"), ("visits", "patients")])
+def test_ranks_that_tables_repeat_are_those_among_persons(tmp_path, order):
+    """Tall patients come often: by rows, the knots of visits lie elsewhere."""
+    rng = np.random.default_rng(8)
+    names = np.array([f"P{i:05d}" for i in range(400)])
+    height = np.round(170 + 9 * rng.normal(size=400), 2)
+    who = np.repeat(np.arange(400), np.where(height > 175, 9, 2))
+    visits = pd.DataFrame(
+        {"patient": names[who], "height": height[who], "cost": rng.normal(size=len(who))}
+    ).sample(frac=1, random_state=1, ignore_index=True)
+    both = {
+        "patients": pd.DataFrame(
+            {"patient": names, "height": height, "bmi": height / 7 + rng.normal(size=400)}
+        ),
+        "visits": visits,
+    }
+    vault = Vault.create(tmp_path / "vault", key=Key(bytes(range(32))))
+    linked = vault.register_linked(
+        "clinic",
+        {table: both[table] for table in order},
+        unit="patient",
+        transform={"height": "rank"},
+        few_rows=True,
+    )
+    release = linked.release(to="a", noise=1.0)
+    made = {table: release[table].to_frame() for table in order}
+    joined = made["visits"].merge(made["patients"], on="patient", suffixes=("", "_of_patient"))
+    assert len(joined) == len(visits)
+    assert (joined["height"] == joined["height_of_patient"]).all()
+    assert (made["patients"]["height"] != both["patients"]["height"]).mean() > 0.9
+    # the control: what each table would have by itself
+    knots = {}
+    for table, alone in both.items():
+        one = Vault.create(tmp_path / table, key=Key(bytes(range(32))))
+        chosen = {"unit": "patient"} if table == "visits" else {"drop": ["patient"]}
+        data = one.register(table, alone, transform={"height": "rank"}, few_rows=True, **chosen)
+        knots[table] = data.frozen.scales[0].knots
+    assert knots["patients"] != knots["visits"]
+
+
 def test_the_same_tables_are_the_same_datasets_and_copies(registered, tmp_path):
     home, vault, linked, tables = registered
     places = {name: home / f"{name}.csv" for name in tables}

@@ -23,11 +23,11 @@ from cornerwave.engines._passes import (
 from cornerwave.errors import SourceError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import pyarrow as pa
 
-    from cornerwave.columns import Schema
+    from cornerwave.columns import Scale, Schema
     from cornerwave.engines._passes import Engine
     from cornerwave.engines.sorted_keys import KeepKeys
     from cornerwave.sources import Progress, Source
@@ -116,10 +116,14 @@ def survey_source(
     keep_keys: "KeepKeys",
     spark: Any = None,
     progress: "Progress",
+    scales: "Mapping[str, Scale] | None" = None,
 ) -> "tuple[Surveyor, Survey]":
-    """Survey a table: on a cluster if it is a frame of Spark, or if a session is given."""
+    """Survey a table: on a cluster if it is a frame of Spark, or if a session is given.
+
+    `scales` are those of columns that other tables have fixed.
+    """
     from cornerwave.engines._passes import survey_rows
 
     types = source.schema
     engine = engine_for(source, schema, types, secrets, keep_keys=keep_keys, spark=spark)
-    return survey_rows(engine, schema, secrets, progress)
+    return survey_rows(engine, schema, secrets, progress, scales)

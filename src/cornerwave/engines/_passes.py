@@ -164,15 +164,21 @@ class SurveyPass(Pass[Block, Surveyed, Surveyed]):
 
 
 def survey_rows(
-    engine: Engine, schema: Schema, secrets: RowSecrets, progress: Progress = silent
+    engine: Engine,
+    schema: Schema,
+    secrets: RowSecrets,
+    progress: Progress = silent,
+    known: Mapping[str, Scale] | None = None,
 ) -> tuple[Surveyor, Survey]:
-    """Survey a whole table on an engine.
+    """Survey a whole table on an engine; the scales of some columns may be `known`.
 
     Raises SourceError, also if two rows have one key, if the order of the rows reveals a
     column and the schema does not state what happens to it, or if rows belong together.
     """
     sampler = Sampler(schema, secrets)
     scales = engine.run(SamplePass(sampler)) if sampler.columns else sampler.scales(None)
+    fixed = known or {}
+    scales = tuple(fixed.get(n, own) for n, own in zip(schema.perturbed, scales, strict=True))
     surveyor = Surveyor(schema, scales, secrets)
     order = order_of(schema, is_placed=engine.is_placed, rows=engine.all_rows)
     survey = engine.run(SurveyPass(surveyor, order, rows=engine.all_rows), progress).survey

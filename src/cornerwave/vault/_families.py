@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from cornerwave.columns import Schema, listed, plain_type
+from cornerwave.columns import Scale, Schema, listed, plain_type
 from cornerwave.errors import (
     AlreadyRegistered,
     ColumnError,
@@ -80,6 +80,10 @@ def register_tables(
                 each.survey(how)
                 if each.decided.unit is not None:
                     persons[table] = persons_of(each.surveyor, each.surveyed)
+        for table, scales in _shared_scales(tables, persons).items():
+            with in_table(table):
+                tables[table].survey(how, scales)
+                persons[table] = persons_of(tables[table].surveyor, tables[table].surveyed)
         if not orphans:
             _check_orphans(persons, {table: t.decided for table, t in tables.items()})
         persons = _sharing(tables, persons)
@@ -158,6 +162,26 @@ def _check_orphans(persons: Mapping[str, TableOfPersons], schemas: Mapping[str, 
                 )
 
 
+def _shared_scales(
+    tables: Mapping[str, TableToRegister], persons: Mapping[str, TableOfPersons]
+) -> dict[str, dict[str, Scale]]:
+    """Return the scales that tables take over of columns that are the same in another one.
+
+    The ranks of a column are those among persons, where a table has one row for each: with one
+    scale the column has one noise.
+    """
+    found = dict[str, dict[str, Scale]]()
+    for name, having in _same_columns(tables, persons):
+        scales = {table: tables[table].scale(name) for table in having}
+        if {each.name for each in scales.values()} != {"rank"}:
+            continue
+        first = next((t for t in having if (persons[t].sample.counts == 1).all()), having[0])
+        for table, scale in scales.items():
+            if scale != scales[first]:
+                found.setdefault(table, {})[name] = scales[first]
+    return found
+
+
 def _sharing(
     tables: Mapping[str, TableToRegister], persons: Mapping[str, TableOfPersons]
 ) -> dict[str, TableOfPersons]:
@@ -165,13 +189,22 @@ def _sharing(
 
     A number that is constant in each person, and has the same values and scale.
     """
-    shared = set[str]()
-    names = {name for each in persons.values() for name in each.names}
-    for name in names:
-        having = [table for table, each in persons.items() if name in each.names]
-        if len(having) > 1 and _is_same(name, [tables[t] for t in having]):
-            shared.add(name)
+    shared = {
+        name
+        for name, having in _same_columns(tables, persons)
+        if len({tables[table].scale(name) for table in having}) == 1
+    }
     return {table: replace(each, shared=frozenset(shared)) for table, each in persons.items()}
+
+
+def _same_columns(
+    tables: Mapping[str, TableToRegister], persons: Mapping[str, TableOfPersons]
+) -> Iterator[tuple[str, list[str]]]:
+    """Yield the numbers that several tables have, the same in all rows of a person, and these."""
+    for name in sorted({name for each in persons.values() for name in each.names}):
+        having = [table for table, each in persons.items() if name in each.names]
+        if len(having) > 1 and _is_same(name, [tables[table] for table in having]):
+            yield name, having
 
 
 def _is_same(name: str, tables: Sequence[TableToRegister]) -> bool:
@@ -179,11 +212,10 @@ def _is_same(name: str, tables: Sequence[TableToRegister]) -> bool:
     known = [each for each in values if each is not None and name in each.columns]
     if len(known) < len(tables) or any(name in each.varying for each in known):
         return False
-    scales = {each.surveyor.scales[each.decided.perturbed.index(name)] for each in tables}
     first, *others = (each.only([name]) for each in known)
     for other in others:
         first = first + other
-    return not first.varying and len(scales) == 1
+    return not first.varying
 
 
 def _frozen(

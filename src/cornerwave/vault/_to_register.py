@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from cornerwave.choices import Choices, ReadingSettings
-from cornerwave.columns import Schema, check_rows, decide, settled, warn_of
+from cornerwave.columns import Scale, Schema, check_rows, decide, settled, warn_of
 from cornerwave.engines import opened_frame, survey_source
 from cornerwave.errors import ColumnError, in_table
 from cornerwave.ledger import Entry, Key
@@ -108,8 +108,8 @@ class TableToRegister:
     def __exit__(self, *_: object) -> None:
         self._open.close()
 
-    def survey(self, how: Registration) -> None:
-        """Read the whole table."""
+    def survey(self, how: Registration, scales: Mapping[str, Scale] | None = None) -> None:
+        """Read the whole table; `scales` are those of columns that a linked table has, too."""
         self.surveyor: Surveyor
         self.surveyed: Survey
         self.surveyor, self.surveyed = survey_source(
@@ -119,8 +119,13 @@ class TableToRegister:
             keep_keys=self.keys.write,
             spark=how.spark,
             progress=how.progress,
+            scales=scales,
         )
         check_rows(self.surveyed.moments.rows, self.decided)
+
+    def scale(self, name: str) -> Scale:
+        """Return the scale of a column of numbers."""
+        return self.surveyor.scales[self.decided.perturbed.index(name)]
 
     def frozen(self, linked: Linked | None = None) -> Frozen:
         """Fix what registration fixes, as one of several tables if it is linked."""
