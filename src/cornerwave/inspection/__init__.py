@@ -25,6 +25,7 @@ from cornerwave.inspection._unit_draft import (
     unit_to_propose,
     unit_warnings,
     units_in,
+    with_time,
     with_units,
 )
 from cornerwave.privacy import Unit
@@ -63,14 +64,15 @@ def inspect(source: Source, *, progress: Progress = silent) -> Inspection:
     columns = tuple(seen.reports(sample.rows))
     units = units_in(sample.rows, seen.rows, {each.name: each.do for each in columns})
     unit = unit_to_propose(columns, units) or repeated_identifier(columns, sample.rows, seen.rows)
+    time = time_to_propose(sample.rows, unit)
     columns = tuple(with_units(columns, units, unit, sample.rows))
+    columns = tuple(with_time(columns, sample.rows, unit, time))
     proposed = {each.name: each.do for each in columns}
     disclosed = disclosure(sample.rows, source.schema, proposed)
     warnings = (
         *unit_warnings(columns, units, unit),
         *risks(sample.rows, seen.rows, proposed, disclosed.frozen),
     )
-    time = time_to_propose(sample.rows, unit)
     asks = {
         "time": time is not None,
         "shuffle": any(report.by_order for report in columns),

@@ -188,6 +188,44 @@ def _is_time(rows: pa.Table, name: str, unit: str) -> bool:
     return bool(distinct >= ONCE * pairs.num_rows and distinct > persons)
 
 
+def with_time(
+    reports: Sequence[ColumnReport], rows: pa.Table, unit: Unit | None, time: str | None
+) -> Iterator[ColumnReport]:
+    """Yield what was found, with what is proposed for categories that a panel's time determines.
+
+    Where every person has a row at every time, the history of any other person shows them too.
+    """
+    names = [time, unit.columns[0]] if time and unit else []
+    pairs = rows.select(names).drop_null()
+    every = [len(pc.unique(pairs.column(name))) for name in names]
+    balanced = len(names) > 0 and every[0] * every[1] * ONCE <= pairs.num_rows
+    for report in reports:
+        if not balanced or time is None or report.do != DOES[CATEGORY]:
+            yield report
+        elif report.name == time and pa.types.is_integer(rows.schema.field(time).type):
+            yield _proposed(replace(report, warnings=()), PERTURBED, SAME_TIMES)
+        elif _follows(rows, report.name, time):
+            yield _proposed(report, DROPPED, f"{SAME}: proposed to be left out; or keep it")
+        else:
+            yield report
+
+
+SAME = "every person has the same values in the same order in time, so that noise cannot hide it"
+SAME_TIMES = f"perturbed as a number: {SAME.replace('noise', 'another history')}"
+
+
+def _follows(rows: pa.Table, name: str, time: str) -> bool:
+    """Whether a time has one value of a column in nearly all rows, and times have others."""
+    pairs = (
+        rows.select([time, name]).drop_null().group_by([time, name]).aggregate([([], "count_all")])
+    )
+    most = pairs.group_by(time).aggregate([("count_all", "max")])["count_all_max"]
+    held, total = pc.sum(most).as_py() or 0, pc.sum(pairs["count_all"]).as_py() or 0
+    by_value = pairs.group_by(name).aggregate([("count_all", "sum")])["count_all_sum"]
+    rest = total - (pc.max(by_value).as_py() or 0)
+    return bool(rest > 0 and total - held <= (1 - ONCE) * rest)
+
+
 def unit_warnings(
     reports: Sequence[ColumnReport], units: Sequence[Unit], unit: Unit | None
 ) -> Iterator[str]:

@@ -53,7 +53,8 @@ def shares_of_persons(persons: Sequence[PersonRows]) -> dict[str, tuple[float, .
     found: dict[str, tuple[float, ...]] = {}
     for each in persons:
         for name, share in hidden_of_persons(each).items():
-            found[name] = tuple(np.round(share[HUNDREDTHS], 4).tolist())
+            least = np.round(share[HUNDREDTHS], 4)
+            found[name] = tuple(np.minimum(least, found.get(name, least)).tolist())
     return found
 
 

@@ -42,14 +42,13 @@ from cornerwave.spine.linked import Linked
 from cornerwave.spine.missing import Draws, fill_missing
 from cornerwave.spine.person_curves import less_time
 from cornerwave.spine.person_sample import PersonSample, with_means
+from cornerwave.spine.same_places import shown_by_place
 from cornerwave.spine.survey import Survey, Surveyor
 
 MOST_INDICATORS, MOST_RARE, ROWS_PER_COORDINATE = 160, 96, 5
 """So many indicators, and coordinates for rare values, at most, with so many rows for each."""
 PERSONS = "persons"
 """The block of all categories of a table with a unit."""
-FOLLOWING = "\0following"
-"""What stands for other columns where the time of rows is looked at: of them nothing is stated."""
 MOST_REACH = 1.5
 """What chance in the means of few rows hides of a correlation is put right up to this factor."""
 MOST_OF_PERSONS, MOST_SHOWN = 24, 4
@@ -139,7 +138,8 @@ def sampled_persons(
 ) -> list[PersonRows]:
     """Return the rows of sampled persons, for their noise; none for a table without a unit.
 
-    Who knows the order of a person's rows knows their times: these are looked at by themselves.
+    Who knows the order of a person's rows knows their times, and what these do to everybody. Who
+    does not, as copies do not show them, estimates times and whatever follows them.
     """
     schema, sample = surveyor.schema, survey.persons
     if sample is None or noise is None:
@@ -152,10 +152,8 @@ def sampled_persons(
     others = [name for name in names if name != schema.time]
     own = _person_rows(surveyor, survey, ordered, categories, noise, others, in_time=True)
     found = [replace(own, beside=others_show)]
-    if schema.time in names:
-        # of the time itself, columns that follow it reveal something
-        own = _person_rows(surveyor, survey, sample, (), noise, [schema.time, *others])
-        found.append(replace(own, names=[schema.time, *[FOLLOWING] * len(others)]))
+    if schema.time not in schema.unchanged:
+        found.append(_person_rows(surveyor, survey, sample, (), noise, names))
     return found
 
 
@@ -193,13 +191,16 @@ def _person_rows(
     if in_time and times is not None:  # what time does to everybody is nobody's secret
         sizes = lengths_of(sample.starts, len(times))
         x = less_time(x, hat_matrix(times, noise.knots), sample.starts, sizes)
+    drawn = {
+        name: np.array([c.values for c in indicators(name, name, codes, none, most=most)])
+        for name, codes in coded.items()
+    }
+    if in_time:
+        shown += [each for rows in drawn.values() for each in shown_by_place(rows, sample.starts)]
     return PersonRows(
         names=names,
         numbers=x,
-        categories={
-            name: np.array([c.values for c in indicators(name, name, codes, none, most=most)])
-            for name, codes in coded.items()
-        },
+        categories=drawn,
         shown=np.nan_to_num(np.array(shown, dtype=np.float64).reshape(len(shown), len(none))),
         starts=sample.starts,
         noise=noise.only(chosen),

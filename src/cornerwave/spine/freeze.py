@@ -41,6 +41,7 @@ from cornerwave.spine.missing import Draws, has_many_complete_rows
 from cornerwave.spine.person_counts import PersonCounts, persons_holding
 from cornerwave.spine.person_curves import curve_noise
 from cornerwave.spine.person_sample import check_persons, nested_noise, person_noise
+from cornerwave.spine.same_places import check_places
 from cornerwave.spine.survey import Survey, Surveyor
 
 WORTH_SAYING = 0.1
@@ -77,6 +78,8 @@ def freeze(
     )
     _warn_of(categories, schema)
     people = PersonCounts.of(surveyor, survey)
+    sampled = sampled_persons(surveyor, survey, categories, persons, linked)
+    check_places(sampled)
     return Frozen(
         schema=schema,
         source_types=pa.schema([pa.field(field.name, field.type) for field in types]),
@@ -93,7 +96,7 @@ def freeze(
         draws=draws,
         hidden=measure_hidden(
             sampled_rows(surveyor, survey, categories, shown, shape),
-            sampled_persons(surveyor, survey, categories, persons, linked),
+            sampled,
         ),
         persons=persons,
         people=people,

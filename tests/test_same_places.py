@@ -1,0 +1,84 @@
+"""Categories that everybody has alike at the same time: another history shows them unchanged."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from cornerwave.errors import ColumnError
+from cornerwave.inspection import inspect
+from cornerwave.sources import open_source
+from cornerwave.vault import Vault
+
+PERSONS, YEARS = 500, 6
+CHOICES = {"unit": "person", "time": "year", "shuffle": True}
+
+
+def panel(share, seed=0):
+    """Phase follows the year in a share of the rows, and is anything in the others."""
+    rng = np.random.default_rng(seed)
+    n = PERSONS * YEARS
+    year = np.tile(np.arange(YEARS), PERSONS)
+    phase = np.where(rng.random(n) < share, year // 2, rng.integers(0, 3, n))
+    return pa.table(
+        {
+            "person": [f"P{u:04d}" for u in np.repeat(np.arange(PERSONS), YEARS)],
+            "year": 1980 + year,
+            "level": np.repeat(rng.normal(0, 3, PERSONS), YEARS) + rng.normal(0, 1, n),
+            "phase": [f"F{each}" for each in phase],
+            "sex": np.repeat(rng.choice(["f", "m"], PERSONS), YEARS),
+        }
+    )
+
+
+def left_of(table, copy, name="phase"):
+    """What a linear estimate from a copy's own cell and the true year leaves of a category."""
+    values = np.unique(np.array(table[name].to_pylist()))
+    wanted, shown = (
+        (np.array(each[name].to_pylist())[:, None] == values[1:]).astype(float)
+        for each in (table, copy)
+    )
+    years = np.asarray(table["year"])[:, None] == np.arange(1981, 1980 + YEARS)
+    features = np.column_stack([np.ones(len(years)), shown, years])
+    half = np.repeat(np.random.default_rng(1).integers(0, 2, PERSONS), YEARS)
+    left = np.empty_like(wanted)
+    for k in (0, 1):
+        weights = np.linalg.lstsq(features[half != k], wanted[half != k], rcond=None)[0]
+        left[half == k] = wanted[half == k] - features[half == k] @ weights
+    return (left**2).sum() / ((wanted - wanted.mean(axis=0)) ** 2).sum()
+
+
+def registered(folder, table, **choices):
+    return Vault.create(folder / "vault").register("p", table, **{**CHOICES, **choices})
+
+
+def test_what_everybody_runs_through_in_one_order_is_refused_by_name(tmp_path):
+    with pytest.raises(ColumnError, match="same values of 'phase' in the same order") as caught:
+        registered(tmp_path, panel(1.0))
+    assert "'sex'" not in str(caught.value)
+    dropped = Vault.open(tmp_path / "vault").register("p", panel(1.0), drop=["phase"], **CHOICES)
+    assert "phase" not in dropped.frozen.hidden.shares
+
+
+def test_another_order_in_each_person_is_not_refused(tmp_path):
+    dataset = registered(tmp_path, panel(0.0))
+    assert dataset.frozen.hidden.shares["phase"][49] == pytest.approx(0.5, abs=0.02)
+
+
+def test_what_places_reveal_is_paid_by_the_level(tmp_path):
+    """Half of the variance of phase, about, is the same in everybody: the level makes up for it."""
+    table = panel(0.6)
+    dataset = registered(tmp_path, table, shuffle=False, keep_order=True)
+    by_level = dataset.release(to="b", privacy=0.5, raw=True).to_arrow()
+    as_before = dataset.release(to="a", noise=1.0, raw=True).to_arrow()
+    # 0.05 is four errors: sqrt(2 p q / (500 persons x 2 coordinates)) is .022, half of it between
+    assert left_of(table, by_level) > 0.45
+    assert left_of(table, as_before) < 0.45
+
+
+def test_inspect_proposes_to_leave_it_out_and_to_perturb_the_time():
+    found = inspect(open_source(panel(1.0)))
+    assert found.time == "year"
+    proposed = {each.name: each.do for each in found.columns}
+    assert (proposed["phase"], proposed["year"], proposed["sex"]) == ("drop", "perturb", "category")
+    proposed = {each.name: each.do for each in inspect(open_source(panel(0.0))).columns}
+    assert proposed["phase"] == "category"
