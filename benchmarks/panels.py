@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from time import process_time
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -44,7 +45,8 @@ def command(*arguments: object) -> subprocess.CompletedProcess[str]:
 
 def walk(table: Path, folder: Path) -> dict[str, object]:
     """Return what each step of a walk gave; it ends with the first that fails."""
-    vault, draft, found = folder / "vault", folder / "draft.toml", {"panel": table.stem}
+    vault, draft = folder / "vault", folder / "draft.toml"
+    found: dict[str, object] = {"panel": table.stem}
     copies = [folder / f"p{privacy}.csv" for privacy in (5, 8)]
     at = ("--vault", vault)
     steps: list[tuple[str, tuple[object, ...]]] = [
@@ -84,7 +86,7 @@ def ask(path: Path) -> str:
     copy.mean(numbers[:2])
     copy.covariance(numbers[:2])
     line = copy.regression(numbers[0], on=numbers[1:2])
-    return f"{len(line.coefficients)} coefficients"
+    return f"{line.coefficients.value.size} coefficients"
 
 
 @dataclass(frozen=True)
@@ -105,7 +107,8 @@ class Rows:
 
     @property
     def sizes(self) -> Floats:
-        return np.diff(np.append(self.first, len(self.of)))[self.of].astype(float)
+        sizes = np.diff(np.append(self.first, len(self.of)))[self.of]
+        return np.asarray(sizes.astype(np.float64))
 
     def mean(self, X: Floats) -> Floats:
         return np.asarray(
@@ -134,7 +137,8 @@ def coordinates(table: pa.Table, name: str, role: str) -> Floats:
         return np.array([np.nan if c is None else float(c) for c in cells])[:, None]
     text = np.array(["" if c is None else str(c) for c in cells])
     values, counts = np.unique(text, return_counts=True)
-    return (text[:, None] == values[np.argsort(-counts)][:MOST_INDICATORS][None]).astype(float)
+    frequent = values[np.argsort(-counts)][:MOST_INDICATORS]
+    return np.asarray((text[:, None] == frequent[None]).astype(np.float64))
 
 
 def filled(X: Floats) -> Floats:
@@ -182,13 +186,13 @@ def attacked(vault: Path, source: Path, copy: Path) -> str:
 
 
 def shares(
-    truth: pa.Table, shown: pa.Table, stated: dict
+    truth: pa.Table, shown: pa.Table, stated: dict[str, Any]
 ) -> Iterator[tuple[float, str, float, float]]:
     """Yield what is left over what is stated, and of which column and function of it."""
     unit, time = stated["unit"], stated.get("time")
     about = {n: c for n, c in stated["columns"].items() if c.get("hidden") is not None}
     codes = np.unique(np.array([str(v) for v in truth[unit].to_pylist()]), return_inverse=True)[1]
-    when = np.zeros(len(codes)) if time is None else ranks(truth[time])
+    when: Floats = np.zeros(len(codes)) if time is None else ranks(truth[time])
     noisy = {
         n: coordinates(shown, n, c["role"]) for n, c in about.items() if n in shown.schema.names
     }
@@ -198,7 +202,7 @@ def shares(
     for ordered in (False, True) if time is not None else (False,):
         if not ordered and time in kept:
             continue
-        rows = Rows.by(codes, when if ordered else np.arange(len(codes)) * 0.0)
+        rows = Rows.by(codes, when if ordered else np.zeros(len(codes)))
         Y = filled(np.hstack([*noisy.values(), *gaps, *free])[rows.order])
         few = 1 / rows.sizes[:, None]
         parts = [Y, rows.mean(Y), Y * few, rows.mean(Y) * few, few, np.log(few)]
