@@ -7,6 +7,7 @@ import pytest
 from cornerwave.audit import audit
 from cornerwave.editions import AllPersons
 from cornerwave.errors import BiasWarning, ColumnError, CornerwaveWarning
+from cornerwave.inspection import inspect
 from cornerwave.ledger import Key
 from cornerwave.levels import LATTICE
 from cornerwave.miner import Copy
@@ -21,6 +22,7 @@ from cornerwave.noise import (
 from cornerwave.privacy import hidden_of_persons
 from cornerwave.privacy._nested import Nested
 from cornerwave.schema_file import read_choices, schema_text
+from cornerwave.sources import open_source
 from cornerwave.spine import person_sample
 from cornerwave.spine.coordinates import sampled_persons
 from cornerwave.spine.freeze import Frozen
@@ -623,3 +625,22 @@ def test_an_audit_with_both_units_passes_and_fails_noise_of_persons_alone(tmp_pa
     short = {(left.column, left.attack) for _, left in found["person"].linked.left if left.short}
     assert {("rooms", "group"), ("income", "group")} <= short
     assert not found["person"].clean
+
+
+# --- inspect ------------------------------------------------------------------------------
+
+
+def hints(table):
+    return [said for said in inspect(open_source(table)).warnings if "To hide both" in said]
+
+
+def test_a_first_look_finds_persons_within_households_and_none_by_chance():
+    table = numbers_of(400)
+    _, person = codes_of(table)
+    [said] = hints(with_column(table, "person", pa.array(person)))
+    assert 'unit = ["household", "person"]' in said
+    rng = np.random.default_rng(1)
+    own = rng.normal(size=(2, person.max() + 1))[:, person]
+    home = rng.integers(0, 400, person.max() + 1)[person]
+    alone = {"household": home, "person": person, "height": own[0], "level": own[1]}
+    assert hints(pa.table(alone)) == []

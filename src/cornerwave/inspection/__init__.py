@@ -20,6 +20,7 @@ from cornerwave.inspection._columns import ColumnReport, Columns
 from cornerwave.inspection._disclosure import Disclosure, SampledRows, disclosure
 from cornerwave.inspection._draft import how_read, risks, written
 from cornerwave.inspection._unit_draft import (
+    outer_warnings,
     repeated_identifier,
     time_to_propose,
     unit_to_propose,
@@ -71,6 +72,7 @@ def inspect(source: Source, *, progress: Progress = silent) -> Inspection:
     disclosed = disclosure(sample.rows, source.schema, proposed)
     warnings = (
         *unit_warnings(columns, units, unit),
+        *outer_warnings(sample.rows, proposed, columns, unit),
         *risks(sample.rows, seen.rows, proposed, disclosed.frozen),
     )
     asks = {

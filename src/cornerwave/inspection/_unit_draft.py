@@ -12,20 +12,35 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cornerwave.choices import CATEGORY, DECIDE, DOES, DROPPED, PERTURBED, UNIT
+from cornerwave.choices import CATEGORY, DECIDE, DOES, DROPPED, PERTURBED, UNIT, toml_text
 from cornerwave.columns import Column, Schema, is_number, unit_of
 from cornerwave.inspection._columns import ColumnReport
 from cornerwave.inspection._disclosure import KNOWN
 from cornerwave.inspection._recognise import IDENTIFIER, OF_THINGS
-from cornerwave.privacy import Unit, UnitColumns, find_units, names_a_thing
+from cornerwave.privacy import (
+    Looked,
+    Unit,
+    UnitColumns,
+    find_above,
+    find_units,
+    names_a_thing,
+)
 
 MOST_AGREEING = 5
 """So many columns that agree are named."""
+MOST_INNER = 3
+"""So many columns are looked at that could name persons within the unit that is proposed."""
 _ROLES = {DOES[PERTURBED]: PERTURBED, DOES[CATEGORY]: CATEGORY}
 
 
 def units_in(rows: pa.Table, total: int, proposed: Mapping[str, str]) -> list[Unit]:
     """Return which columns name units, by sampled rows of `total`, as registration would find."""
+    looked = _looked(rows, proposed)
+    return find_units(looked, rows=total) if looked else []
+
+
+def _looked(rows: pa.Table, proposed: Mapping[str, str]) -> list[Looked]:
+    """Return the columns of sampled rows as they are looked at for units; none without noise."""
     columns = tuple(
         Column(part.name, str(part.type), _ROLES.get(proposed[part.name], DROPPED))
         for part in rows.schema
@@ -34,7 +49,33 @@ def units_in(rows: pa.Table, total: int, proposed: Mapping[str, str]) -> list[Un
         return []
     looked = UnitColumns.of(Schema(columns))
     numbers, cells = looked.of_rows(rows, np.arange(rows.num_rows), KNOWN)
-    return find_units(looked.looked(np.array(numbers), np.array(cells)), rows=total)
+    return looked.looked(np.array(numbers), np.array(cells))
+
+
+def outer_warnings(
+    rows: pa.Table, proposed: Mapping[str, str], reports: Sequence[ColumnReport], unit: Unit | None
+) -> Iterator[str]:
+    """Yield that units belong together, as persons of a household, and how to hide both.
+
+    The unit that is proposed may be either of the two.
+    """
+    looked = _looked(rows, proposed) if unit is not None else []
+    if unit is None or not looked:
+        return
+    naming, drafted = _naming(reports), unit.columns[0]
+    distinct = {report.name: report.distinct for report in reports}
+    named = [name for name in naming if name != drafted and names_a_thing(name)]
+    for inner in [drafted, *sorted(named)[:MOST_INNER]]:
+        if not any(each.name == inner for each in looked):
+            continue
+        for above in find_above(looked, inner, persons=distinct[inner]):
+            outer = above.columns[0]
+            if above.can_be_declared(naming) and drafted in (inner, outer):
+                yield (
+                    f"units: {above}. The draft hides each {drafted!r} alone. To hide both, state "
+                    f"unit = {toml_text([outer, inner])}"
+                )
+                return
 
 
 def unit_to_propose(reports: Sequence[ColumnReport], units: Sequence[Unit]) -> Unit | None:
