@@ -549,3 +549,19 @@ def test_a_table_without_the_unit_is_hidden_as_it_would_be_alone(tmp_path):
     )
     assert linked["weather"].frozen.hidden.shares == alone.frozen.hidden.shares
     assert linked["weather"].frozen.persons is None
+
+
+def test_a_table_without_the_unit_changes_and_grows_as_if_alone(tmp_path):
+    tables = airlines()
+    tables["weather"]["hour"] = np.random.default_rng(6).permutation(len(tables["weather"]))
+    linked = registered_airlines(Vault.create(tmp_path / "vault"), tables, key="hour")
+    changed = tables["weather"].copy()
+    changed.loc[:20, "temp"] += 3.5
+    before = linked["weather"].release(to="a", noise=1.0).to_frame()
+    edition = linked["weather"].update(changed, old=tables["weather"])
+    assert edition.changes.changed == 21
+    after = linked["weather"].release(to="a", noise=1.0).to_frame()
+    assert after.iloc[21:].equals(before.iloc[21:])
+    assert (after["temp"].iloc[:21] != before["temp"].iloc[:21]).all()
+    with pytest.raises(ColumnError, match="linked with other tables"):
+        linked["planes"].update(tables["planes"].assign(seats=1.0), old=tables["planes"])
