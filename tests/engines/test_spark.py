@@ -30,6 +30,7 @@ from tests import sail
 from tests.engines.audits import PRIVACY, audited, is_same_audit, table_and_copies
 from tests.engines.everyone import CHOICES, LEVELS, ROWS, by_key, changed, everyone
 from tests.panels import panel, with_gaps
+from tests.test_nested import households
 
 pytestmark = sail.KNOWN_WARNINGS
 
@@ -105,6 +106,22 @@ def test_persons_have_the_noise_and_the_histories_of_the_local_engine(
     for wanted, (_, folder) in zip(local_copies(here, tmp_path), copies, strict=True):
         assert by_key(read(folder)).equals(by_key(wanted), check_metadata=False)
         assert wanted["sex"].to_pylist() != table["sex"].to_pylist()
+
+
+def test_households_have_the_noise_and_the_histories_of_the_local_engine(
+    spark, vault, other, tmp_path
+):
+    table = households(120, most=3, rows=3)
+    table = table.append_column("id", pa.array([f"v{n}" for n in range(table.num_rows)]))
+    file = written(table, tmp_path / "homes.parquet")
+    choices = {"key": "id", "unit": ["household", "person"], "keep_order": True, "few_rows": True}
+    here = vault.register("homes", file, **choices)
+    there = other.register("homes", frame_of(spark, file), **choices)
+    assert there.frozen.to_json() == here.frozen.to_json()
+    found = there.release(to="a", noise=1.0).write_spark(tmp_path / "copy")
+    wanted = papq.read_table(here.release(to="a", noise=1.0).write(tmp_path / "a.parquet"))
+    assert by_key(read(found)).equals(by_key(wanted), check_metadata=False)
+    assert wanted["region"].to_pylist() != table["region"].to_pylist()
 
 
 def later(rows=400, first="later 0"):

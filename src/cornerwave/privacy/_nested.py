@@ -87,19 +87,21 @@ class Nested:
     def functions(self) -> list["NestedFunction"]:
         """Return value, mean and change of a person's rows, then group and apart, for each row."""
         here, own = np.arange(self.rows), self.person
-        one = Term(1.0, ROW, here)
-        of_person = Term(1.0, PERSON, own)
+        one = NestedTerm(1.0, ROW, here)
+        of_person = NestedTerm(1.0, PERSON, own)
         return [
             NestedFunction(self, (one,)),
             NestedFunction(self, (of_person,)),
-            NestedFunction(self, (Term(1.0, ROW, self.next_row), Term(-1.0, ROW, here))),
-            NestedFunction(self, (Term(1.0, HOUSEHOLD, self.household),)),
-            NestedFunction(self, (of_person, Term(-1.0, PERSON, self.other[own]))),
+            NestedFunction(
+                self, (NestedTerm(1.0, ROW, self.next_row), NestedTerm(-1.0, ROW, here))
+            ),
+            NestedFunction(self, (NestedTerm(1.0, HOUSEHOLD, self.household),)),
+            NestedFunction(self, (of_person, NestedTerm(-1.0, PERSON, self.other[own]))),
         ]
 
 
 @dataclass(frozen=True)
-class Term:
+class NestedTerm:
     """A share of a row, or of the mean of a person's rows or a household's, for each row."""
 
     share: float
@@ -112,7 +114,7 @@ class NestedFunction:
     """A sum of terms."""
 
     nested: Nested
-    terms: Sequence[Term]
+    terms: Sequence[NestedTerm]
 
     def of(self, values: Floats) -> Floats:
         """Return it of values (k, rows)."""
@@ -132,7 +134,7 @@ class NestedFunction:
         return found
 
 
-def _shared(nested: Nested, one: Term, two: Term) -> tuple[Floats, Floats, Floats]:
+def _shared(nested: Nested, one: NestedTerm, two: NestedTerm) -> tuple[Floats, Floats, Floats]:
     """Return the sums over households, persons and rows of products of two terms' weights."""
     ones = np.ones(nested.rows)
     if HOUSEHOLD in (one.kind, two.kind):
@@ -151,7 +153,7 @@ def _shared(nested: Nested, one: Term, two: Term) -> tuple[Floats, Floats, Float
     return ones, same, same / nested.of_persons[persons[0]]
 
 
-def _person(nested: Nested, term: Term) -> Ints:
+def _person(nested: Nested, term: NestedTerm) -> Ints:
     return nested.person[term.at] if term.kind == ROW else term.at
 
 

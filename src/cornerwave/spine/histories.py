@@ -347,7 +347,7 @@ def _households(
     rows = np.add.reduceat(edition == np.repeat(came, sizes), starts)
     places = np.empty(len(starts), dtype=np.int64)
     places[np.lexsort((words[starts], order[starts]))] = np.arange(len(starts))
-    old = np.flatnonzero(edition == 0)
+    old = np.flatnonzero(edition == edition.min())
     states = kept_states(codes, np.unique(outers[:, 0], return_inverse=True)[1], old, starts)
     return Households.of(
         units,

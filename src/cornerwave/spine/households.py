@@ -111,7 +111,7 @@ class Households:
         count = np.searchsorted(keys, wanted * editions + came, side="right") - first
         # of a state that nobody had by then any person of the first edition stands in
         none = count <= 0
-        everybody = np.flatnonzero(self.came == 0)
+        everybody = np.flatnonzero(self.came == self.came.min())
         place = words % np.where(none, len(everybody), count).astype(np.uint64)
         place = place.astype(np.int64)
         drawn = self.pool[np.where(none, 0, first + place)]
