@@ -706,7 +706,7 @@ def test_a_schema_file_that_is_wrong_is_refused_in_one_line(run, tmp_path):
         ('do = "perturb"', 'do = "perturb"\nhide_missing = "yes"'),
         ('name = "age"', 'name = "aged"'),
         ('name = "age"', "name = age"),
-        ("min_count = 0", 'min_count = "5"'),
+        ("min_count = 5", 'min_count = "5"'),
         ("together = []", "together = 5"),
         ("together = []", 'together = [["sex", "nobody"]]'),
     ):

@@ -162,7 +162,7 @@ def main(words: Sequence[str] | None = None) -> None:
 
 def _outcome(words: Sequence[str] | None) -> int:
     try:
-        run = _every_command()
+        run = _commands_of(app)
         run() if words is None else run(list(words), prog_name="cornerwave")
     except Fault as fault:
         tell_places(str(fault), fault)
@@ -178,7 +178,7 @@ def _outcome(words: Sequence[str] | None) -> int:
 
 
 @cache
-def _every_command() -> Callable[..., Any]:
+def _commands_of(app: typer.Typer) -> Callable[..., Any]:
     """Return the commands with their options: to make them takes longer than a small command."""
     return typer.main.get_command(app)
 
