@@ -112,7 +112,7 @@ TABLES = {
     "wooldridge/wagepan": Labels("nr"),
     "DAAG/mifem": Labels(),
     "nlme/MathAchieve": Labels("School"),
-    "nlme/bdf": Labels("schoolNR pupilNR", either="classsize"),
+    "nlme/bdf": Labels("schoolNR pupilNR"),
 }
 MOST_ROWS = 6000
 

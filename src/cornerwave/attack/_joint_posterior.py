@@ -339,7 +339,8 @@ def _single(*parts: Floats) -> Any:
 
 def _held(asked: Any, known: Any, offsets: Floats) -> Floats:
     """Return the weighted mean of what is known, by weights of logarithms asked'known + offsets."""
-    weights = asked @ known.T
+    with np.errstate(all="ignore"):  # products in vector units may flag what no number shows
+        weights = asked @ known.T
     weights += offsets.astype(np.float32)
     weights -= weights.max(axis=1, keepdims=True)
     np.exp(weights, out=weights)
