@@ -107,12 +107,12 @@ TABLES = {
         "tailnum", codes="month dep_time sched_dep_time arr_time sched_arr_time", either="flight"
     ),
     "nycflights13/airports": Labels("lat lon name faa", either="tzone"),
-    "openintro/birds": Labels(either="phase_of_flt species operator"),
+    "openintro/birds": Labels("remarks", either="opid atype phase_of_flt species operator"),
     "openintro/loans_full_schema": Labels(either="emp_title"),
-    "wooldridge/wagepan": Labels("nr"),
+    "wooldridge/wagepan": Labels("nr", either="d81 d82 d83 d84 d85 d86 d87"),
     "DAAG/mifem": Labels(),
     "nlme/MathAchieve": Labels("School"),
-    "nlme/bdf": Labels("schoolNR pupilNR"),
+    "nlme/bdf": Labels("schoolNR pupilNR classNR"),
 }
 MOST_ROWS = 6000
 
