@@ -32,7 +32,7 @@ from cornerwave.arrays import Floats, Ints, Words, lengths_of
 from cornerwave.levels import LATTICE
 from cornerwave.noise import PersonNoise, hat_matrix, nearest_knots
 from cornerwave.privacy._beside import Beside, noise_beside
-from cornerwave.privacy._nested import Nested, NestedNoise
+from cornerwave.privacy._nested import Nested, NestedFunction, NestedNoise
 from cornerwave.privacy._open_columns import MOST_VALUES, OpenColumn, all_values
 from cornerwave.privacy._person_cells import Coordinates
 from cornerwave.privacy._variance_cells import binned
@@ -240,13 +240,7 @@ def _class(rows: PersonRows, persons: Ints) -> _Class:
     at = np.concatenate([np.arange(s, s + m) for s, m in zip(firsts, sizes.tolist(), strict=True)])
     starts = np.append(0, np.cumsum(sizes)[:-1])
     functions = _functions(starts, len(at), in_time=rows.in_time)
-    names, kinds, parts = [], [], []
-    for name, values in _columns(rows):
-        own = values[:, at]
-        for kind, function in functions.items():
-            names += [name] * len(own)
-            kinds += [kind] * len(own)
-            parts.append(function.of(own))
+    names, kinds, parts = _looked_at(rows, at, functions)
     # how many rows a person has is seen
     count = np.repeat(sizes, sizes).astype(np.float64)
     for each in (1 / count, np.log(count)):
@@ -274,13 +268,7 @@ def _nested_class(rows: PersonRows, households: Ints) -> _Class:
     persons = np.flatnonzero(np.isin(at, rows.starts))
     nested = Nested(persons, starts, len(at))
     functions = dict(zip(PROMISED, nested.functions(), strict=True))
-    names, kinds, parts = [], [], []
-    for name, values in _columns(rows):
-        own = values[:, at]
-        for kind, function in functions.items():
-            names += [name] * len(own)
-            kinds += [kind] * len(own)
-            parts.append(function.of(own))
+    names, kinds, parts = _looked_at(rows, at, functions)
     # how many rows and persons there are is seen
     seen = nested.seen()
     names, kinds = [*names, *[""] * len(seen)], [*kinds, *[VALUE] * len(seen)]
@@ -290,6 +278,20 @@ def _nested_class(rows: PersonRows, households: Ints) -> _Class:
     drawn = np.array([name in rows.categories for name in names])
     coordinates = Coordinates(z, noisy, drawn, starts, noise(np.arange(len(at))), noise)
     return _Class(coordinates, names, kinds, _bins(z[~noisy], [codes[at] for codes in rows.codes]))
+
+
+def _looked_at(
+    rows: PersonRows, at: Ints, functions: Mapping[str, "_Function | NestedFunction"]
+) -> tuple[list[str], list[str], list[Floats]]:
+    """Return every function of the columns of some rows: its column, its kind and its values."""
+    names, kinds, parts = [], [], []
+    for name, values in _columns(rows):
+        own = values[:, at]
+        for kind, function in functions.items():
+            names += [name] * len(own)
+            kinds += [kind] * len(own)
+            parts.append(function.of(own))
+    return names, kinds, parts
 
 
 def _rows_of(starts: Ints, some: Ints, rows: int) -> tuple[Ints, Ints]:
