@@ -24,6 +24,7 @@ from cornerwave.spec import (
     Number,
     OneOf,
     OrNull,
+    SpreadKind,
     TableOf,
     Text,
     Whole,
@@ -265,6 +266,10 @@ def near(kind: Kind) -> Iterator[Any]:
         yield from ([value] for value in near(kind.kind))
     elif isinstance(kind, TableOf):
         yield from ({name: value} for name in ("x", "age") for value in near(kind.kind))
+    elif isinstance(kind, SpreadKind):
+        factors = (1e-6, 1.0, 0.0, 1.5, "text")
+        yield from ({"centre": c, "factor": f} for c in (0.0, -1e300, "text") for f in factors)
+        yield from ({"centre": 1.0}, [0.0, 1.0])
     else:
         yield from ("text", "two\nlines", 7, ["text"])
 
