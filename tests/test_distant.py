@@ -69,6 +69,19 @@ def test_the_figure_is_what_the_smoother_leaves():
     assert rows.left_hidden(Ties({}, {}), np.array([0.5])) == pytest.approx([0.5])
 
 
+def test_rows_of_a_batch_are_compared_as_those_of_a_table():
+    """Whatever lies before them: neither what is found nor the time depends on it."""
+    table = pa.table({"x": waves(np.random.default_rng(1), 2500, 8)})
+    found = []
+    for first in (0, 10**12):  # a transform from the table's first row on would not fit in memory
+        rows = DistantRows(["x"])
+        rows.take(rows.of(first, table))
+        ties = rows.found(["x"], [], alpha=ALPHA)["x"]
+        found.append((ties, rows.left_hidden(ties, np.array([0.5])).tolist()))
+    assert found[0] == found[1]
+    assert sorted(found[0][0].lags) == [2500 * k for k in range(1, 8)]
+
+
 def test_categories_gaps_and_long_tails_are_told_too():
     random = np.random.default_rng(2)
     people, number = 2000, 6

@@ -37,7 +37,7 @@ class DistantRows:
         `most` is how many of them are kept."""
         self.columns = list(columns)
         self._most = most or max(LEAST_DISTANT, DISTANT_CELLS // max(1, len(self.columns)))
-        self._stride, self._rows, self._total = 1, 0, 0
+        self._stride, self._rows, self._total = 1, 0, 0  # _total is the place behind the last row
         while rows is not None and _expected(rows, self._stride) > self._most:
             self._stride *= 2
         self._parts: list[tuple[int, Cells]] = []
@@ -101,8 +101,9 @@ class DistantRows:
         if not self._rows or not (asked or more):
             return {}
         parts = sorted(self._parts, key=lambda part: part[0])
+        # places in a batch begin where the table before it ends: lags are looked for from there
         rows = np.concatenate([np.arange(at, at + each.shape[1]) for at, each in parts])
-        blocks = Blocks.of(rows, self._total)
+        blocks = Blocks.of(rows - rows[0], self._span)
         alpha /= len(asked) + len(more)
 
         def look(each: tuple[str, bool | None]) -> Ties:
@@ -116,7 +117,12 @@ class DistantRows:
 
     def left_hidden(self, found: Ties, privacy: Floats) -> Floats:
         """Return the share that the best smoother over the rows found leaves at each privacy."""
-        return left_by_ties(found, self._total, privacy)
+        return left_by_ties(found, self._span, privacy)
+
+    @property
+    def _span(self) -> int:
+        """How many rows there are from the first one that is kept to the last."""
+        return self._total - min((start for start, _ in self._parts), default=0)
 
 
 def _expected(rows: int, stride: int) -> int:
