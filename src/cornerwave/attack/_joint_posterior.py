@@ -25,6 +25,7 @@ from cornerwave.arrays import Floats, Ints
 from cornerwave.attack._estimators import left_by_posterior
 from cornerwave.attack._llse import whitening
 from cornerwave.levels import LATTICE, retention
+from cornerwave.passes import in_threads
 from cornerwave.privacy import PLACES, JointShares, hidden_shares
 
 WIDTHS = (0.15, 0.5)
@@ -156,15 +157,18 @@ class JointPosterior:
         exact = _filled(truth.numbers, truth) @ self.axes
         white = rng.normal(size=exact.shape)
         draws = [_Redrawn.of(each, rng) for each in truth.cells]
-        left: dict[str, list[float]] = {}
-        for v in noise:
-            seen = [column.at(v) for column in draws]
-            copy = exact + np.sqrt(v) * white
+
+        def left(v: float) -> dict[str, float]:
+            seen, copy = [column.at(v) for column in draws], exact + np.sqrt(v) * white
             errors = [self._errors(truth, copy, seen, v, width) for width in (1.0, *WIDTHS)]
-            for name, usual in self._by_theory(v).items():
-                column = np.array([each[name] for each in errors])
-                left.setdefault(name, []).append(usual * _ratio(column))
-        return {name: np.array(shares) for name, shares in left.items()}
+            return {
+                name: usual * _ratio(np.array([each[name] for each in errors]))
+                for name, usual in self._by_theory(v).items()
+            }
+
+        with in_threads(left, noise, None) as found:
+            shares = list(found)
+        return {name: np.array([each[name] for each in shares]) for name in shares[0]}
 
     def left_of(self, truth: Floats, copy: Floats, noise: float) -> Floats:
         """Return what is left of each number of other rows (N, rows), given their copy.
