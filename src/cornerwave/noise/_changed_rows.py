@@ -135,6 +135,7 @@ class Past:
         to be seen in an average that a copy states.
         """
         histories = np.array([_kinds(rows, self._any) for rows in self._editions.values()])
+        # rows with the same history of rules have noise of one covariance
         found, counts = np.unique(histories.T, axis=0, return_counts=True)
         if not len(found) or counts.sum() < MANY:
             return np.zeros_like(shape)
@@ -143,10 +144,12 @@ class Past:
         for history, count in zip(found[often], counts[often], strict=True):
             own = zip(self._editions.values(), history.tolist(), strict=True)
             steps = [changed.rules[kind] if kind >= 0 else None for changed, kind in own]
+            # S_EE: the covariance of the last edition's noise, after all steps
             now = noise_across(shape, steps)[-len(shape) :, -len(shape) :]
             total += count / counts[often].sum() * (now - shape)
         size = np.sqrt(np.maximum(np.diag(shape), 0.0))
         unit = STEP * np.outer(size, size)
+        # on average over all rows, of which those that never changed have S itself
         share = min(1.0, counts.sum() / max(rows, 1))
         steps = np.rint(share * total / np.where(unit > 0, unit, 1.0))
         return np.asarray(steps * unit)
@@ -154,6 +157,7 @@ class Past:
     def of(self, ids: Ids) -> tuple[Ints, dict[int, Ints]]:
         """Return which of some rows changed, and for each edition by which rule; -1 is none."""
         hashes = np.ascontiguousarray(ids[:, 0])
+        # the filter passes all that changed and few others: these are looked up
         rows = np.flatnonzero(self._near[hashes >> self._shift]) if len(self._any) else _NONE
         rows = rows[places_among(self._any, hashes[rows]) >= 0]
         kinds = {}

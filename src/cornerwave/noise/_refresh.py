@@ -40,6 +40,7 @@ def thresholds(counts: Sequence[int]) -> Words:
     total, reached, bounds = sum(counts), 0, []
     for count in counts:
         reached += count
+        # floor(2^64 c / n) of cumulative counts c, in whole numbers: the same on every machine
         bounds.append(min((reached << 64) // total, (1 << 64) - 1))
     return np.array(bounds, dtype=np.uint64)
 
@@ -112,6 +113,7 @@ class Refresher:
         room: RefreshRoom | None = None,
     ) -> None:
         self._key, self.column, self._room = key, column, room or RefreshRoom()
+        # -2 ln q = ln(1 + v): an event has happened if 2 T_k is not above it
         self._horizons = np.array([_core.log_1p(level) for level in noise])
         self.bounds, self._guide = bounds, _guide(bounds)
         self._functions: list[BlockFunction] = []  # one for each event: a key costs 10 us
@@ -152,6 +154,8 @@ class Refresher:
             info = struct.pack("<II", self.column, len(self._functions))
             self._functions.append(BlockFunction(expand(self._key, "refresh", info), masked=True))
         cells = self._room.cells[: len(rows)]
+        # the first value is part of the block: cells of one row and column that differ in it have
+        # independent events
         _core.fill_value_blocks(ids, codes, rows, self._room.masks, cells)
         return self._functions[event](cells, self._room.words)
 
@@ -177,6 +181,7 @@ class EventClock:
         while event >= len(self._functions):
             info = struct.pack("<I", len(self._functions) + 1)
             self._functions.append(BlockFunction(expand(self._key, "refresh", info), masked=True))
+        # masked, since the cipher is XTS: what it enciphers is the person's id itself
         cells = ids[rows] ^ self._room.masks[: 2 * len(rows)].reshape(-1, 2)
         return self._functions[event](cells, self._room.words)
 

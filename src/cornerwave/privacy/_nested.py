@@ -82,6 +82,7 @@ class Nested:
         m = self.of_persons[self.person].astype(np.float64)
         n = self.of_households[self.household].astype(np.float64)
         k = self.counts[self.household].astype(np.float64)
+        # sizes reveal what depends on them: means vary as 1 / m, and totals rise with log m
         return np.stack([1 / m, np.log(m), 1 / n, np.log(n), 1 / k])
 
     def functions(self) -> list["NestedFunction"]:
@@ -129,6 +130,7 @@ class NestedFunction:
     def shared_with(self, other: "NestedFunction") -> Floats:
         """Return what both have of one household, of one person and of one row (3, rows)."""
         found = np.zeros((3, self.nested.rows))
+        # both are sums, and the products of weights are bilinear in them
         for one, two in product(self.terms, other.terms):
             found += one.share * two.share * np.stack(_shared(self.nested, one, two))
         return found
@@ -139,17 +141,21 @@ def _shared(nested: Nested, one: NestedTerm, two: NestedTerm) -> tuple[Floats, F
     ones = np.ones(nested.rows)
     if HOUSEHOLD in (one.kind, two.kind):
         other = two if one.kind == HOUSEHOLD else one
+        # weights 1/n on all n rows: 1 over households, and over rows n times 1/n squared
         n = nested.of_households[nested.household]
         if other.kind == HOUSEHOLD:
+            # sum over persons of (m_p / n)^2
             squares = np.add.reduceat(nested.of_persons**2, nested.first_persons)
             of_persons = squares[nested.household] / n**2
         else:
+            # only the other term's person has weight in both: m_p / n times 1
             of_persons = nested.of_persons[_person(nested, other)] / n
         return ones, of_persons, 1.0 / n
     persons = _person(nested, one), _person(nested, two)
     same = (persons[0] == persons[1]).astype(np.float64)
     if ROW == one.kind == two.kind:
         return ones, same, (one.at == two.at).astype(np.float64)
+    # a mean has weight 1/m on each row of its person, with a row or with the same mean
     return ones, same, same / nested.of_persons[persons[0]]
 
 
@@ -172,6 +178,7 @@ class NestedNoise:
     def __call__(self, rows: Ints) -> Floats:
         """Return the covariance of the noise, on average over some rows; 0 where there is none."""
         assert self.noise.outer is not None
+        # H, B and R of the header
         parts = np.stack(
             [
                 self.noise.outer @ self.noise.outer.T,

@@ -69,6 +69,7 @@ class Households:
         begins = np.cumsum(sizes) - sizes
         ranks = np.empty(len(members), dtype=np.int64)
         ranks[members] = np.arange(len(members)) - np.repeat(begins, sizes)
+        # a household is like others by the persons that it had when it came: later ones change none
         began = came[members[begins]]
         here = members[came[members] == np.repeat(began, sizes)]
         likeness = _likeness(of_person[here], rows[here])
@@ -91,11 +92,12 @@ class Households:
         donor = households[self.of_person]
         inside = self.ranks < self.sizes[donor]
         found = self.members[np.where(inside, self.begins[donor] + self.ranks, 0)]
-        inside &= self.came[found] <= self.came
+        inside &= self.came[found] <= self.came  # nobody shows a person who came later
         if inside.all():
             return found
         function = BlockFunction(expand(secret, "more persons", struct.pack("<I", event)))
         words = function(self.persons, room_for(len(self.persons)))[::2]
+        # the donor has no k-th person: somebody whose household keeps what the donor's does
         beyond = np.flatnonzero(~inside)
         state = self.states[self.members[self.begins[donor[beyond]]]]
         found[beyond] = self._drawn(state, self.came[beyond], words[beyond])
@@ -107,6 +109,7 @@ class Households:
         known, number = np.unique(self.states[self.pool], return_inverse=True)
         keys = number * editions + self.came[self.pool]
         wanted = np.searchsorted(known, states)
+        # those of a state who came with this edition or before lie side by side
         first = np.searchsorted(keys, wanted * editions)
         count = np.searchsorted(keys, wanted * editions + came, side="right") - first
         # of a state that nobody had by then any person of the first edition stands in
@@ -125,6 +128,7 @@ def _likeness(households: Ints, rows: Ints) -> list[Ints]:
     total = np.add.reduceat(rows, starts)
     pattern = np.zeros(len(starts), dtype=np.uint64)
     place = np.arange(len(rows)) - np.repeat(starts, sizes)
+    # a hash of the rows of the first, the second, ... person, all households at once
     for rank in range(int(sizes.max(initial=0))):
         here = np.flatnonzero(place == rank)
         at = np.searchsorted(starts, here, side="right") - 1
@@ -141,5 +145,5 @@ def kept_states(codes: Codes, households: Ints, old: Ints, persons: Ints) -> Wor
     order = old[np.argsort(households[old], kind="stable")]
     same = households[order][1:] == households[order][:-1]
     changes = (codes[:, order[1:]] != codes[:, order[:-1]]) & same
-    kept = np.flatnonzero(~changes.any(axis=1))
+    kept = np.flatnonzero(~changes.any(axis=1))  # the same in all rows of every household
     return state_words(codes[kept][:, persons])
