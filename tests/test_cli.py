@@ -18,6 +18,7 @@ import pytest
 from typer.main import get_command
 
 from cornerwave import cli
+from cornerwave.columns import SameSpread
 from cornerwave.ledger import Key
 from cornerwave.outputs import read_metadata
 from cornerwave.vault import Vault
@@ -305,7 +306,7 @@ class TestStewardship:
         assert (tmp_path / "a.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
         assert ", closed" in registered("ledger").out
 
-    def test_raw_copies_are_neither_rounded_nor_clipped(self, registered, tmp_path):
+    def test_raw_copies_are_as_the_noise_left_them(self, registered, tmp_path):
         names = ("--out", "a.csv", "--out", "b.csv")
         copies = ("--to", "ann", "--privacy", "0.5", "--to", "bob", "--privacy", "0.5", *names)
         assert registered("release", "people", *copies, "--raw").code == 0
@@ -313,7 +314,9 @@ class TestStewardship:
         assert registered("release", "people", *copies, "--force").code == 0
         whole = pa.csv.read_csv(tmp_path / "a.csv")
         assert (raw["age"].type, whole["age"].type) == (pa.float64(), pa.int64())
-        assert np.rint(raw["age"].to_numpy()).tolist() == whole["age"].to_pylist()
+        stated = json.loads((tmp_path / "a.csv.meta.json").read_text())["columns"]["age"]
+        drawn = SameSpread(**stated["spread"]).applied(raw["age"].to_numpy())
+        assert np.rint(drawn).tolist() == whole["age"].to_pylist()
 
 
 class TestReports:

@@ -137,9 +137,9 @@ def test_a_join_is_corrected_for_the_noise_that_tables_share(world):
     assert abs(line["risk"].value - slope) < z * line["risk"].standard_error
     means = joined.mean(COLUMNS)
     assert (np.abs(means.value - truth[COLUMNS].mean()) < z * means.standard_error).all()
-    # negative control: the copies as they are
-    raw = _merged(folder)[COLUMNS].cov().to_numpy()
-    assert abs(raw[0, 2] - K[0, 2]) > z * found.standard_error[0, 2]
+    # negative control: numbers as the noise left them, with the covariance of what both share
+    raw = _merged(folder)[COLUMNS] / _factors(folder)
+    assert abs(raw.cov().to_numpy()[0, 2] - K[0, 2]) > z * found.standard_error[0, 2]
 
 
 def test_categories_of_two_tables_were_replaced_together(world):
@@ -159,6 +159,13 @@ def test_categories_of_two_tables_were_replaced_together(world):
     apart = Copy(joined.source, joined.level, columns).two_way("sex", "diag")["f", "f"]
     same = np.mean((truth.sex == "f") & (truth.diag == "f"))
     assert abs(apart.value - same) > z * pairs["f", "f"].standard_error
+
+
+def _factors(folder):
+    """By what the columns of the copies were drawn together."""
+    stated = [read_metadata(folder / "copy" / f"{t}.parquet") for t in ("visits", "patients")]
+    about = {name: each for copy in stated for name, each in copy.columns.items()}
+    return [about[name].spread.factor for name in COLUMNS]
 
 
 def _merged(folder):

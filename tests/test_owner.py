@@ -284,6 +284,7 @@ class TestFiles:
                     "transform": None,
                     "excess": ANY,
                     "hidden": 0.8,
+                    "spread": {"centre": ANY, "factor": pytest.approx(0.2**0.5, rel=0.1)},
                     "rounded": 1.0 if name == "age" else None,
                     "clipped": None,
                     "missing": "shown",
@@ -610,7 +611,8 @@ class TestOnePath:
         x = np.random.default_rng(1).standard_normal(20_000)
         dataset = vault.register("x", pa.table({"x": x}), few_rows=True)
         noise = [LATTICE[k - 1] for k in (750, 500, 667, 333)]
-        W = {v: dataset.release(to="a", noise=v).to_arrow()["x"].to_numpy() - x for v in noise}
+        raw = {v: dataset.release(to="a", noise=v, raw=True).to_arrow() for v in noise}
+        W = {v: raw[v]["x"].to_numpy() - x for v in noise}
         for u in noise:
             for v in noise:
                 spread = np.sqrt((u * v + min(u, v) ** 2) / len(x))

@@ -6,13 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as papq
 import pytest
 
-from cornerwave.audit import attack_copies, audit
+from cornerwave.audit import attack_copies, audit, notes
 from cornerwave.columns import SameSpread, centre_of, spreads_of
-from cornerwave.errors import SourceError
+from cornerwave.errors import BiasWarning, SourceError
 from cornerwave.levels import LATTICE, Level
 from cornerwave.miner import Copy
 from cornerwave.outputs import read_metadata
@@ -56,7 +58,7 @@ def copies(dataset: Dataset, tmp_path_factory: pytest.TempPathFactory) -> dict[A
     folder = tmp_path_factory.mktemp("copies")
     made = {}
     for p in PRIVACY:
-        drawn = dataset.release(to=f"a{p}", privacy=p, spread=True)
+        drawn = dataset.release(to=f"a{p}", privacy=p)
         made[p] = drawn.write(folder / f"{p}.parquet")
         raw = dataset.release(to=f"b{p}", privacy=p, raw=True)
         made["raw", p] = raw.write(folder / f"raw{p}.parquet")
@@ -156,7 +158,7 @@ def distance(x: np.ndarray, y: np.ndarray) -> float:
 def test_whole_numbers_on_ranks_stay_whole_and_in_range(tmp_path: Path) -> None:
     x = np.random.default_rng(2).poisson(2.0, ROWS)
     dataset = known_dataset(tmp_path, {"x": x}, transform={"x": "rank"})
-    drawn = dataset.release(to="a", privacy=0.8, spread=True).to_arrow()["x"]
+    drawn = dataset.release(to="a", privacy=0.8).to_arrow()["x"]
     assert pa.types.is_integer(drawn.type)
     assert drawn.to_numpy().min() >= 0
     assert drawn.to_numpy().max() <= x.max()
@@ -176,7 +178,7 @@ def test_where_noise_exceeds_the_covariance_the_factor_allows_for_it(tmp_path: P
         cells[one] = np.where(third == k, a, cells[one])
         cells[other] = np.where(third == k, sign * (0.9 * a + 0.44 * b), cells[other])
     dataset = known_dataset(tmp_path, pa.table(cells), keep_order=True)
-    frozen, release = dataset.frozen, dataset.release(to="a", noise=4.0, spread=True)
+    frozen, release = dataset.frozen, dataset.release(to="a", noise=4.0)
     v, drawn = release.level.noise, release.to_arrow()
     ratios = np.diag(frozen.excess) / np.diag(frozen.covariance)
     assert (ratios > 0.2).all()
@@ -390,3 +392,68 @@ def test_at_every_level_factors_can_be_stated() -> None:
     )
     stated = {"columns": {"x": {"spread": {"centre": 0.0, "factor": each["x"].factor}}}}
     assert CopyMetadata.read(stated, "a copy").column("x").spread == each["x"]
+
+
+# --- frames -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def framed(tmp_path: Path) -> Callable[[Any], tuple[Dataset, list[Any]]]:
+    """A dataset of a frame, and a drawn copy at each privacy as such a frame, with its metadata."""
+
+    def made(frame: Any) -> tuple[Any, list[tuple[Any, Any]]]:
+        dataset = known_dataset(tmp_path, frame)
+        releases = [dataset.release(to="a", privacy=p) for p in (0.2, 0.5)]
+        return dataset, [(each.to_frame(), each.metadata) for each in releases]
+
+    return made
+
+
+def small() -> dict[str, np.ndarray]:
+    return {name: values for name, values in people().items() if name in ("height", "age")}
+
+
+@pytest.mark.parametrize("kind", [pa.table, pd.DataFrame])
+def test_arrow_tables_and_pandas_frames_state_how_they_were_made(kind: Any, framed: Any) -> None:
+    source = kind(small())
+    _, made = framed(source)
+    copies = [frame for frame, _ in made]
+    assert all(isinstance(frame, type(source)) for frame in copies)
+    assert audit(source, copies).clean
+    found = attack_copies(copies, truth=source)
+    assert found.noise == (0.25, 1.0)
+    assert agrees(Copy.open(copies[0]).covariance(["height"], of="table")["height", "height"],
+                  small()["height"].var(ddof=1), 2)  # fmt: skip
+    # a part of the rows is of the same copy, and is no whole one
+    part = copies[0][:100] if kind is pd.DataFrame else copies[0].slice(0, 100)
+    with pytest.raises(SourceError, match="its metadata states"):
+        Copy.open(part).mean()
+
+
+def test_a_polars_frame_needs_its_metadata_beside_it(framed: Any) -> None:
+    source = pl.DataFrame(small())
+    _, made = framed(source)
+    copies, metadata = [frame for frame, _ in made], [about for _, about in made]
+    assert audit(source, copies, metadata=metadata).clean
+    assert attack_copies(copies, truth=source, metadata=metadata).noise == (0.25, 1.0)
+    variance = small()["height"].var(ddof=1)
+    copy = Copy.open(copies[1], metadata=metadata[1])
+    assert agrees(copy.covariance(["height"], of="table")["height", "height"], variance, 2)
+    # the control: taken for a raw one, which each says
+    taken = audit(source, copies, privacy=[0.2, 0.5])
+    assert not taken.sound
+    assert any("no metadata, so numbers were judged as" in note for note in notes(taken))
+    with pytest.warns(BiasWarning, match="taken as the noise left them"):
+        wrong = Copy.open(copies[1], noise=1.0)
+    assert not agrees(wrong.covariance(["height"], of="table")["height", "height"], variance, 2)
+
+
+def test_metadata_is_for_frames_one_each(framed: Any, copies: Any) -> None:
+    _, made = framed(pa.table(small()))
+    [(frame, about), _] = made
+    with pytest.raises(SourceError, match="got metadata of 2 copies for 1"):
+        audit(pa.table(small()), [frame], metadata=[about, about])
+    with pytest.raises(SourceError, match="states how it was made"):
+        audit(pa.table(people()), [copies[0.5]], metadata=[about])
+    with pytest.raises(SourceError, match="'noise' must be"):
+        audit(pa.table(small()), [frame], metadata=[{**about, "noise": "1"}])

@@ -301,7 +301,7 @@ class TestReaders:
         }
         found = Copy.open(shown, metadata=metadata)
         right = found.covariance()["x", "x"]
-        without = Copy.open(shown, noise=1.0).covariance()["x", "x"]
+        without = Copy.open(shown, noise=1.0, metadata={}).covariance()["x", "x"]
         true = float(np.var(x))
         assert (
             abs(right.value - true) < 5 * right.standard_error + 0.02

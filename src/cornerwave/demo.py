@@ -14,6 +14,7 @@ from cornerwave.algorithms import parallel
 from cornerwave.arrays import Floats
 from cornerwave.documents import print_document
 from cornerwave.levels import Privacy
+from cornerwave.miner import Copy, number_blocks
 from cornerwave.moments import Moments
 from cornerwave.vault import Dataset, Vault, write_all
 
@@ -73,7 +74,7 @@ def _table(dataset: Dataset, copies: dict[str, Path]) -> doc.DataTable:
     """Show what stays hidden: by the levels in the ledger, and measured on the files."""
     holdings = dataset.holdings
     X = _rows(people())
-    read = [_rows(copies[holding.recipient]) for holding in holdings]
+    read = [_as_left(copies[holding.recipient]) for holding in holdings]
     levels = [holding.spec.level for holding in holdings]
     noise = np.array([level.noise for level in levels])
     together = dataset.coalition([holding.recipient for holding in holdings])
@@ -106,6 +107,12 @@ def _hidden(X: Floats, copies: list[Floats], covariance: Floats) -> list[str]:
     )
     error = ((estimate - X) ** 2).mean(axis=0) / np.diag(moments.covariance)
     return [f"{share:.3f}" for share in error]
+
+
+def _as_left(path: Path) -> Floats:
+    """Return the numbers of a copy as the noise left them, not as they are drawn together."""
+    copy = Copy.open(path)
+    return np.concatenate([*number_blocks(copy.source, [*copy.columns.values()])])
 
 
 def _rows(path: Path) -> Floats:

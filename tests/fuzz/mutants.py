@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from cornerwave.outputs import METADATA_KEY, read_metadata
-from cornerwave.sources import open_source
+from cornerwave.outputs import read_metadata
+from cornerwave.sources import METADATA_KEY, open_source
 from cornerwave.spec import (
     ColumnMetadata,
     CopyMetadata,

@@ -51,11 +51,13 @@ def test_a_released_copy_says_all_that_is_needed(released: Path, ending: str) ->
 def test_a_copy_without_metadata_needs_its_noise(tmp_path: Path) -> None:
     path = tmp_path / "plain.parquet"
     papq.write_table(pa.table({"x": [1.0, 2.0, 3.0]}), path)
-    with pytest.raises(SourceError, match="pass noise="):
+    with pytest.raises(SourceError, match="Pass metadata=, as "):
         Copy.open(path)
     with pytest.raises(CornerwaveError):
         Copy.open(np.ones((3, 1)))
-    assert Copy.open(path, noise=1.0).level.privacy == 0.5
+    with pytest.warns(BiasWarning, match="taken as the noise left them"):
+        assert Copy.open(path, noise=1.0).level.privacy == 0.5
+    assert Copy.open(path, noise=1.0, metadata={}).level.privacy == 0.5
 
 
 def test_the_copy_and_its_reader_must_agree(released: Path) -> None:
@@ -83,7 +85,7 @@ def test_the_metadata_of_todays_copies_and_of_richer_ones() -> None:
 
 @pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame, pa.table])
 def test_any_frame(frame: type) -> None:
-    copy = Copy.open(frame({"x": [1.0, 2.0, 6.0], "c": ["u", "v", "u"]}), noise=1.0)
+    copy = Copy.open(frame({"x": [1.0, 2.0, 6.0], "c": ["u", "v", "u"]}), noise=1.0, metadata={})
     assert copy.mean()["x"].value == 3.0
     assert copy.frequencies("c")["u"].value == pytest.approx(2 / 3)
 
@@ -93,7 +95,9 @@ def test_blocks_do_not_matter(tmp_path: Path) -> None:
     table = pa.table({"x": rng.normal(size=999), "y": rng.normal(size=999)})
     table = table.append_column("c", pa.array(rng.choice(["u", "v", "w"], 999)))
     papq.write_table(table, tmp_path / "small.parquet", row_group_size=10)
-    whole, parts = Copy.open(table, noise=1.0), Copy.open(tmp_path / "small.parquet", noise=1.0)
+    whole, parts = (
+        Copy.open(each, noise=1.0, metadata={}) for each in (table, tmp_path / "small.parquet")
+    )
     for ask in (
         lambda copy: copy.covariance(),
         lambda copy: copy.correlation(),
@@ -147,7 +151,8 @@ def test_ranks_are_refused_by_name_where_they_cannot_answer() -> None:
 
 
 def test_questions_that_have_no_answer() -> None:
-    copy = Copy.open(pa.table({"x": [1.0, 2.0], "c": ["u", "v"], "n": [1.0, None]}), noise=1.0)
+    table = pa.table({"x": [1.0, 2.0], "c": ["u", "v"], "n": [1.0, None]})
+    copy = Copy.open(table, noise=1.0, metadata={})
     for ask, what in (
         (lambda: copy.mean(["c"]), "not numeric; use frequencies"),
         (lambda: copy.frequencies("x"), "numeric, not a category"),

@@ -30,7 +30,8 @@ NOISE = (0.2, 1.0, 4.0)
 
 def released(x: Any, folder: Path, noise: float) -> Copy:
     dataset = Vault.create(folder / "vault").register("t", {"x": x}, transform={"x": "rank"})
-    return Copy.open(dataset.release(to="partner", noise=noise).write(folder / "copy.parquet"))
+    raw = dataset.release(to="partner", noise=noise, raw=True)
+    return Copy.open(raw.write(folder / "copy.parquet"))
 
 
 def one_of(found: Any) -> Estimates:

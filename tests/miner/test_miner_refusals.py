@@ -17,7 +17,8 @@ from cornerwave import Vault
 from cornerwave.errors import ColumnError, LevelError, SourceError
 from cornerwave.ledger import Key
 from cornerwave.miner import Copy
-from cornerwave.outputs import METADATA_KEY, metadata_path, read_metadata
+from cornerwave.outputs import metadata_path, read_metadata
+from cornerwave.sources import METADATA_KEY
 from cornerwave.vault import Dataset
 
 ROWS = 20_000
@@ -44,7 +45,8 @@ def ages() -> np.ndarray:
 
 @pytest.fixture
 def copy(dataset: Dataset, tmp_path: Path) -> Path:
-    return Path(dataset.release(to="partner", privacy=0.5).write(tmp_path / "copy.parquet"))
+    release = dataset.release(to="partner", privacy=0.5, raw=True)
+    return Path(release.write(tmp_path / "copy.parquet"))
 
 
 def _without_metadata(table: pa.Table, path: Path) -> Path:
@@ -71,7 +73,7 @@ def test_a_folder_of_two_levels_is_refused(
     # what it would have said: the variance of two mixed levels, less the noise of the first
     forced = [dataset.release(to="x", privacy=p).to_arrow().select(["age"]) for p in (0.3, 0.8)]
     mixed = pa.concat_tables(forced).replace_schema_metadata(None)
-    wrong = Copy.open(mixed, noise=Copy.open(paths[0]).level.noise)
+    wrong = Copy.open(mixed, noise=Copy.open(paths[0]).level.noise, metadata={})
     assert not agrees(wrong.covariance(["age"], of="table"), ages.var(ddof=1))
 
 
@@ -174,8 +176,9 @@ def test_a_derived_column_is_refused(copy: Path, ages: np.ndarray) -> None:
     assert agrees(opened.mean(["age"], of="table"), ages.mean())
     # what it would have said: the square of noise counts as age
     level = opened.level.noise
-    wrong = Copy.open(squared.replace_schema_metadata(None), noise=level)
-    assert not agrees(wrong.mean(["squared"], of="table"), (ages.astype(float) ** 2).mean())
+    wrong = Copy.open(squared, noise=level, metadata={"noise": level})
+    squares = wrong.mean(["squared"], of="table")
+    assert not agrees(squares, (ages.astype(float) ** 2).mean())
     # a multiple has the noise of its column, if one says so
     doubled = whole.append_column("doubled", pc.multiply(age, 2.0))
     told = json.loads(whole.schema.metadata[METADATA_KEY])
@@ -187,7 +190,8 @@ def test_a_derived_column_is_refused(copy: Path, ages: np.ndarray) -> None:
 def test_the_privacy_of_a_whole_copy_is_not_taken_for_its_noise(
     dataset: Dataset, ages: np.ndarray, tmp_path: Path
 ) -> None:
-    path = Path(dataset.release(to="partner", privacy=0.5).write(tmp_path / "copy.csv"))
+    release = dataset.release(to="partner", privacy=0.5, raw=True)
+    path = Path(release.write(tmp_path / "copy.csv"))
     noise = Copy.open(path).level.noise
     assert noise > 1.1  # the grade tells some of the age
     Copy.open(path, privacy=0.5)
@@ -197,6 +201,6 @@ def test_the_privacy_of_a_whole_copy_is_not_taken_for_its_noise(
     with pytest.raises(LevelError, match=r"privacy 0\.5 does not say how noisy copy\.csv is") as e:
         Copy.open(path, privacy=0.5)
     assert "Pass noise=" in str(e.value)
-    right, wrong = Copy.open(path, noise=noise), Copy.open(path, noise=1.0)
+    right, wrong = (Copy.open(path, noise=v, metadata={}) for v in (noise, 1.0))
     assert agrees(right.covariance(["age"], of="table"), ages.var(ddof=1))
     assert not agrees(wrong.covariance(["age"], of="table"), ages.var(ddof=1))

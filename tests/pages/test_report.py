@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as papq
 import pytest
 
+from cornerwave.columns import Finish
 from cornerwave.document import Document, Fold, Histograms, Panel, Picture
 from cornerwave.documents import page as as_page
 from cornerwave.errors import OutputExists
@@ -171,7 +172,10 @@ def test_others_see_what_the_files_of_the_copies_tell(
     places = []
     for recipient, privacy in zip(RECIPIENTS[:2], (0.2, 0.5), strict=True):
         place = tmp_path / f"{privacy}.parquet"
-        places.append(dataset.release(to=recipient, privacy=privacy, raw=True).write(place))
+        release = dataset.release(to=recipient, privacy=privacy)
+        finish = Finish(spread=release.spec.finish.spread)  # neither rounded nor clipped
+        plain = replace(release, spec=replace(release.spec, finish=finish))
+        places.append(plain.write(place))
     found = look([Copy.open(place) for place in places], shown_of(dataset))
     assert as_page(external_document("people", found)) == pages[1]
 

@@ -15,7 +15,8 @@ from cornerwave.columns import Finish, step_of
 from cornerwave.errors import SourceError
 from cornerwave.levels import LATTICE, Level, retention
 from cornerwave.miner import Copy
-from cornerwave.outputs import METADATA_KEY, metadata_path, read_metadata
+from cornerwave.outputs import metadata_path, read_metadata
+from cornerwave.sources import METADATA_KEY
 from cornerwave.spec import ColumnMetadata, CopyMetadata, kinds_of
 from cornerwave.vault import Registration, Vault
 from tests.fuzz.mutants import ODD_VALUES, near

@@ -57,6 +57,7 @@ from cornerwave.audit._numbers import Exposed, count_exposed
 from cornerwave.audit._other_tables import PersonsBeside
 from cornerwave.audit._recovery import Recovered, attack_copies, attack_document
 from cornerwave.audit._sections import audit_document
+from cornerwave.audit._stated import with_metadata
 from cornerwave.audit._verdict import as_json, notes, verdict
 
 __all__ = [
@@ -83,4 +84,5 @@ __all__ = [
     "notes",
     "refuse_overflow",
     "verdict",
+    "with_metadata",
 ]

@@ -52,6 +52,7 @@ from cornerwave.audit._numbers import (
 )
 from cornerwave.audit._other_tables import PersonsBeside
 from cornerwave.audit._row_checks import check_order
+from cornerwave.audit._stated import with_metadata
 from cornerwave.audit._sums import Statistics
 from cornerwave.audit._whole import WHOLE_FAMILIES, Left
 from cornerwave.choices import KEPT, KEY, UNIT
@@ -178,6 +179,8 @@ class Audit:
     unmeasured: tuple[str, ...] = ()
     linked: LinkedAudit | None = None
     time: str | None = None
+    silent: tuple[str, ...] = ()
+    """The copies that state nothing about their columns."""
 
     @property
     def checks(self) -> list[Check]:
@@ -221,6 +224,7 @@ def audit(
     key: str | None = None,
     unit: str | Sequence[str] | None = None,
     privacy: Sequence[float] | None = None,
+    metadata: Sequence[Mapping[str, object] | None] | None = None,
     others: Sequence[PersonsBeside] = (),
     progress: Progress = lambda rows: None,
 ) -> Audit:
@@ -228,12 +232,14 @@ def audit(
 
     `unit` is the column whose values the rows of one person share, or two columns, of households
     and of persons in them; by default, what copies state.
-    `privacy` is what each copy should hide of every column; by default, what it states. `others` is
-    what the holder of each copy has of the same persons, from copies of other tables.
-    Raises SourceError or ColumnError if they are not copies of the same rows, LevelError if
-    `privacy` does not fit.
+    `privacy` is what each copy should hide of every column; by default, what it states. `metadata`
+    is what each copy states, where it is a frame that cannot hold it, such as one of polars; a copy
+    that states nothing is taken for a raw one. `others` is what the holder of each copy has of the
+    same persons, from copies of other tables. Raises SourceError or ColumnError if they are not
+    copies of the same rows, LevelError if `privacy` does not fit.
     """
-    aligned = Aligned.of(source, copies, key=key, unit=unit, privacy=privacy)
+    stated = with_metadata(copies, metadata) if metadata else copies
+    aligned = Aligned.of(source, stated, key=key, unit=unit, privacy=privacy)
     return audit_aligned(aligned, progress, others)
 
 
@@ -307,6 +313,9 @@ def audit_aligned(
         unmeasured=whole.unmeasured,
         linked=linked,
         time=aligned.stated.time,
+        silent=tuple(
+            name for name, is_ in zip(aligned.names, aligned.stated.silent, strict=True) if is_
+        ),
     )
 
 

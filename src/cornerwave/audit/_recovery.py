@@ -15,7 +15,7 @@ cell by cell (_guesses).
 """
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -32,6 +32,7 @@ from cornerwave.attack import Knowledge
 from cornerwave.audit._alignment import Aligned, AlignedRows
 from cornerwave.audit._chance import refuse_overflow
 from cornerwave.audit._guesses import GuessedCells, guess_cells
+from cornerwave.audit._stated import with_metadata
 from cornerwave.audit._sums import covariance_of, means
 from cornerwave.errors import ColumnError, CornerwaveWarning, LevelError, SourceError, spelled
 from cornerwave.levels import checked_noise
@@ -87,20 +88,24 @@ def attack_copies(
     truth: Any = None,
     key: str | None = None,
     method: str = "llse",
+    metadata: Sequence[Mapping[str, object] | None] | None = None,
     out: Path | None = None,
     progress: Progress = lambda rows: None,
 ) -> Recovered:
     """Estimate the original from copies; write the estimate to `out`, score it with `truth`.
 
-    method: llse, bayes, learned, spectral or pca. Raises LevelError if a copy's noise is
-    unknown, SourceError if the files are not copies of the same rows.
+    method: llse, bayes, learned, spectral or pca. `metadata` is what each copy states, where it is
+    a frame that cannot hold it; one that states nothing is taken for a raw one.
+    Raises LevelError if a copy's noise is unknown, SourceError if the files are not copies of the
+    same rows.
     """
     if truth is None and method in KNOWS_ROWS:
         raise SourceError(f"{method} learns from rows of the original; give the original as truth")
     if out is not None:
         format_of(out)
         check_place(out)
-    aligned = Aligned.of(copies[0] if truth is None else truth, copies, key=key)
+    held = with_metadata(copies, metadata) if metadata else copies
+    aligned = Aligned.of(held[0] if truth is None else truth, held, key=key)
     levels = _levels(aligned, noise)
     categories = guess_cells(aligned, levels, progress, scored=truth is not None)
     best = int(np.argmin(levels))

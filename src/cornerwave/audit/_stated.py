@@ -1,9 +1,9 @@
 """What copies state in their metadata, which an audit checks and does not trust."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,8 +13,8 @@ from cornerwave.choices import CATEGORY, KEPT, KEY
 from cornerwave.columns import SameSpread, is_category
 from cornerwave.errors import LevelError, SourceError
 from cornerwave.levels import Level
-from cornerwave.outputs import read_metadata
-from cornerwave.sources import DatabaseAddress, Source
+from cornerwave.outputs import metadata_of, stating
+from cornerwave.sources import Source, open_source
 from cornerwave.spec import ColumnMetadata, CopyMetadata
 
 
@@ -51,6 +51,11 @@ class Stated:
     def noise(self) -> tuple[float | None, ...]:
         """The noise that each copy states."""
         return tuple(None if each.noise is None else float(each.noise) for each in self.copies)
+
+    @property
+    def silent(self) -> tuple[bool, ...]:
+        """Whether each copy states nothing of how its numbers were made."""
+        return tuple(not each.columns for each in self.copies)
 
     @property
     def privacy(self) -> tuple[float | None, ...]:
@@ -183,17 +188,9 @@ def _privacy_of(copy: CopyMetadata) -> float | None:
     return None if copy.noise is None else copy.noise / (1 + copy.noise)
 
 
-def _metadata_in(copy: Source) -> CopyMetadata:
-    """Return the metadata of a copy in one file; nothing for a directory, a frame or a table."""
-    place = copy.path
-    if isinstance(place, DatabaseAddress) or (isinstance(place, Path) and not place.is_file()):
-        return CopyMetadata()
-    return (place and read_metadata(place)) or CopyMetadata()
-
-
 def _metadata_of(copy: Source) -> CopyMetadata:
     """Return what a copy states; its columns by the names that they have here."""
-    stated = _metadata_in(copy)
+    stated = metadata_of(copy) or CopyMetadata()
     names = _names(stated, copy.schema.names)
     columns = {
         names.get(name, name): replace(
@@ -204,9 +201,34 @@ def _metadata_of(copy: Source) -> CopyMetadata:
     return replace(stated, columns=columns) if names else stated
 
 
+def with_metadata(
+    copies: Sequence[Any], metadata: Sequence[Mapping[str, object] | None] | None
+) -> list[Source]:
+    """Open copies, and let frames state what is given beside them. Raises SourceError."""
+    opened = [open_source(copy) for copy in copies]
+    if metadata is None:
+        return opened
+    if len(metadata) != len(copies):
+        raise SourceError(
+            f"got metadata of {len(metadata)} copies for {len(copies)}; give it for each copy, in "
+            "their order, None for a file"
+        )
+    return [
+        copy if about is None else _stating(copy, about)
+        for copy, about in zip(opened, metadata, strict=True)
+    ]
+
+
+def _stating(copy: Source, about: Mapping[str, object]) -> Source:
+    if copy.path is not None:
+        raise SourceError(f"{copy.name} states how it was made; give None as its metadata")
+    schema = stating(copy.schema, CopyMetadata.read(about, copy.name))
+    return replace(copy, schema=schema)
+
+
 def by_source_names(copy: Source, truth: Sequence[str]) -> Source:
     """Return a copy whose columns are called as in the source, where it states other names."""
-    names = _names(_metadata_in(copy), truth)
+    names = _names(metadata_of(copy) or CopyMetadata(), truth)
     names = {here: name for here, name in names.items() if here not in truth}
     back = {name: here for here, name in names.items()}
     if not names or len(back) < len(names) or back.keys() & set(copy.schema.names):

@@ -143,6 +143,9 @@ def _number_notes(audit: Audit, numbers: NumberAudit) -> list[str]:
         for copy, steps in zip(audit.copies, numbers.rounded_to, strict=True)
         for step in np.unique(steps[steps > 0])
     ]
+    lines += _listed(
+        "no metadata, so numbers were judged as the noise left them (raw copies)", audit.silent
+    )
     lines += _listed("the same in every copy and the source", numbers.bare)
     lines += _listed("left out, constant", numbers.constant)
     few = [name for name, n in zip(numbers.columns, numbers.found.present, strict=True) if n < FEW]

@@ -71,7 +71,11 @@ def release(
     ] = False,
     raw: Annotated[
         bool,
-        typer.Option("--raw", help="Neither round nor clip, whatever was chosen at registration."),
+        typer.Option(
+            "--raw",
+            help="Numbers as the noise left them: not drawn together to vary as the table does, "
+            "and neither rounded nor clipped, whatever was chosen at registration.",
+        ),
     ] = False,
     edition: Annotated[
         int | None, typer.Option(metavar="E", help="The table as of an earlier edition.")

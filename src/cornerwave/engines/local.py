@@ -1,6 +1,5 @@
 """The engine of one machine: groups of rows side by side in threads, results in order."""
 
-import json
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -17,7 +16,7 @@ from cornerwave.engines._passes import Block, registered_rows, seen_in, survey_r
 from cornerwave.engines._shuffle import plain_table, shuffled
 from cornerwave.engines.sorted_keys import KeepKeys, SortedKeys
 from cornerwave.errors import discreet
-from cornerwave.outputs import METADATA_KEY
+from cornerwave.outputs import stating
 from cornerwave.passes import Found, Pass, Result_co, add_up, in_threads
 from cornerwave.sources import Progress, Source, silent
 from cornerwave.spec import ColumnMetadata, CopyMetadata
@@ -154,12 +153,11 @@ def write_as_copied(source: Source, recipe: Recipe, path: Path) -> None:
     key = recipe.frozen.schema.pseudonym
     columns = {} if key is None else {key: ColumnMetadata(role=KEY, pseudonym=True)}
     stated = CopyMetadata(order=recipe.frozen.schema.order, columns=columns)
-    metadata = {METADATA_KEY: json.dumps(stated.to_json()).encode()}
     with discreet(), pa.OSFile(str(path), "wb") as file, ExitStack() as closing:
         writer = None
         for table in rows_as_copied(source, recipe):
             if writer is None:
-                schema = table.schema.with_metadata(metadata)
+                schema = stating(table.schema, stated)
                 writer = closing.enter_context(pa.ipc.new_file(file, schema))
             writer.write_table(table)
 

@@ -24,6 +24,7 @@ from cornerwave.audit import (
     BlockReading,
     audit_aligned,
     refuse_overflow,
+    with_metadata,
 )
 from cornerwave.columns import plain_type
 from cornerwave.engines._on_worker import (
@@ -52,13 +53,15 @@ def audit_spark(
     *,
     key: str,
     privacy: Sequence[float] | None = None,
+    metadata: Sequence[Mapping[str, object] | None] | None = None,
     progress: Progress = silent,
 ) -> Audit:
     """Audit copies of a source, all of them frames of Spark with a key column.
 
-    `privacy` is what each copy should hide of every column: frames have no metadata that states
-    it. Raises SourceError or ColumnError if they are not copies of the same rows, LevelError if
-    `privacy` does not fit, ClusterError if the cluster fails.
+    Frames hold no metadata: `metadata` is what each copy states, as `Release.metadata` has it.
+    Without it they are taken for raw copies, and `privacy` is what each should hide of every
+    column. Raises SourceError or ColumnError if they are not copies of the same rows, LevelError
+    if `privacy` does not fit, ClusterError if the cluster fails.
     """
     frames = [source, *copies]
     tables = [of_frame(frame) for frame in frames]
@@ -74,7 +77,8 @@ def audit_spark(
         replace(table, open=_reader(rows, count, number, table.schema))
         for number, table in enumerate(tables)
     ]
-    aligned = AlignedOnSpark.of(opened[0], opened[1:], key=key, privacy=privacy, is_matched=True)
+    held = with_metadata(opened[1:], metadata)
+    aligned = AlignedOnSpark.of(opened[0], held, key=key, privacy=privacy, is_matched=True)
     return audit_aligned(replace(aligned, rows=rows, count=count), progress)
 
 

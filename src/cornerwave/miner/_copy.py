@@ -90,8 +90,9 @@ class Copy:
     ) -> "Copy":
         """Open a path, a frame, an Arrow table, or an array (rows, columns) with `names`.
 
-        A released copy carries its metadata. Otherwise give `noise`, or `metadata` as a release
-        writes it; `privacy` is only compared with the metadata, since it does not say the noise.
+        A released copy carries its metadata, but for frames that cannot hold it, such as those of
+        polars. Then give `metadata`, as `release.metadata` has it; or `noise`, of numbers as the
+        noise left them. `privacy` is only compared with the metadata: it does not say the noise.
         Raises SourceError if the noise is unknown, and LevelError if it is not what the metadata
         states.
 
@@ -99,11 +100,9 @@ class Copy:
         was chosen at random. If it was chosen by kept columns, only means hold, because the noise
         is shaped like the whole table; if by noisy values, every estimate is biased.
         """
-        source, stated = open_copy(
-            table_of(what, names) if isinstance(what, np.ndarray) else what,
-            metadata,
-            subset=subset,
-        )
+        if isinstance(what, np.ndarray):  # of numbers as the noise left them
+            what, metadata = table_of(what, names), metadata or {}
+        source, stated = open_copy(what, metadata, subset=subset)
         level = level_of(source, stated, noise=noise, privacy=privacy)
         columns = columns_of(source.schema, level.noise, stated)
         unit = unit_of(source, stated)

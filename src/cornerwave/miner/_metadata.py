@@ -24,7 +24,7 @@ from cornerwave.choices import CATEGORY, KEPT, KEY, MARGINAL, PERTURBED, UNIT
 from cornerwave.columns import KNOTS, SameSpread, is_number, type_named
 from cornerwave.errors import BiasWarning, ColumnError, LevelError, SourceError
 from cornerwave.levels import THOUSANDTHS, Level
-from cornerwave.outputs import METADATA_KEY, read_metadata
+from cornerwave.outputs import metadata_of, read_metadata
 from cornerwave.sources import Address, Source, open_source, place_of
 from cornerwave.spec import ColumnMetadata, CopyMetadata
 
@@ -99,9 +99,8 @@ def open_copy(
         stated = None
     is_csv = path is not None and path.name.lower().endswith((".csv", ".csv.gz"))
     source = open_source(what, _csv_types(stated) if is_csv and stated else None)
-    inside = (source.schema.metadata or {}).get(METADATA_KEY)
-    if stated is None and inside:
-        stated = CopyMetadata.parse(inside, source.name)
+    if stated is None:
+        stated = metadata_of(source)
     if stated is not None and stated.rows is not None and not subset:
         source = _whole(source, stated.rows)
     return source, stated
@@ -156,7 +155,17 @@ def level_of(
         if noise is None:
             raise SourceError(
                 f"{source.name} has no metadata that states its noise: it is not a released copy, "
-                "or its .meta.json is missing; pass noise="
+                "or its .meta.json is missing, or it is a frame that keeps none, as those of "
+                "polars. Pass metadata=, as release.metadata has it; or noise=, if its numbers are "
+                "as the noise left them (a raw copy)"
+            )
+        if metadata is None and any(is_number(part.type) for part in source.schema):
+            warnings.warn(
+                f"{source.name} does not state how it was made, so its numbers are taken as the "
+                "noise left them (a raw copy); pass metadata={} if they are, or else "
+                "metadata=release.metadata",
+                BiasWarning,
+                stacklevel=3,
             )
         return Level(noise)
     level = Level.of(noise=metadata.noise)

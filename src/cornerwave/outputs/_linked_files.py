@@ -20,9 +20,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from cornerwave.errors import ExtraMissing, SourceError
-from cornerwave.outputs._outputs import METADATA_KEY, read_metadata
-from cornerwave.outputs._table_copies import comment_on, in_comment
-from cornerwave.sources import Address, DatabaseAddress, place_of, quoted, tables_in_schema
+from cornerwave.outputs._outputs import read_metadata
+from cornerwave.outputs._table_copies import comment_on
+from cornerwave.sources import (
+    METADATA_KEY,
+    Address,
+    DatabaseAddress,
+    in_comment,
+    place_of,
+    quoted,
+    tables_in_schema,
+)
 from cornerwave.spec import CopyMetadata
 
 ZIP, DUCKDB = ".zip", ".duckdb"

@@ -32,10 +32,12 @@ from cornerwave.outputs._formats import writer_of, written_schema
 from cornerwave.outputs._table_copies import TableCopy
 from cornerwave.outputs._uploads import digest_at, is_stored, remove, upload_to
 from cornerwave.sources import (
+    METADATA_KEY,
     Address,
     DatabaseAddress,
     File,
     Place,
+    Source,
     arrow_schema,
     files_of,
     format_of,
@@ -84,12 +86,9 @@ class CopyFile(RowDestination):
 
     def __post_init__(self) -> None:
         self.format = format_of(self.place)
-        stated = self.metadata.to_json()
-        self._columns = written_schema(self.format, self.schema).with_metadata(
-            {METADATA_KEY: json.dumps(stated).encode()}
-        )
-        is_text = self.format.startswith("csv")
-        self._beside = (json.dumps(stated, indent=2) + "\n").encode() if is_text else None
+        self._columns = stating(written_schema(self.format, self.schema), self.metadata)
+        text = json.dumps(self.metadata.to_json(), indent=2) + "\n"
+        self._beside = text.encode() if self.format.startswith("csv") else None
         self._sink: Sink | None = None
         self._writer: Any = None
 
@@ -336,10 +335,26 @@ def _remove_leftovers(path: Path) -> None:
 
 
 # --------------------------------------------------------------------------------------------------
-# Where a copy's metadata lies: inside a Parquet or Arrow file, or beside a CSV.
+# Where a copy's metadata lies: inside a Parquet or Arrow file, in the schema of an Arrow table, in
+# the attributes of a pandas frame, or beside a CSV.
 
 
-METADATA_KEY = b"cornerwave"
+def stating(schema: pa.Schema, metadata: CopyMetadata) -> pa.Schema:
+    """Return the schema of a table that states how it was made."""
+    return schema.with_metadata({METADATA_KEY: json.dumps(metadata.to_json()).encode()})
+
+
+def metadata_of(source: Source) -> CopyMetadata | None:
+    """Return what a copy states about itself, wherever it lies; None if it states nothing.
+
+    Raises SourceError if its metadata are damaged.
+    """
+    if isinstance(source.path, Address) or (isinstance(source.path, Path) and source.path.exists()):
+        return read_metadata(source.path)
+    inside = (source.schema.metadata or {}).get(METADATA_KEY)
+    return CopyMetadata.parse(inside, source.name) if inside else None
+
+
 Located = TypeVar("Located", Path, Address, Path | Address)
 
 

@@ -233,11 +233,3 @@ def comment_on(table: str, metadata: CopyMetadata) -> str:
     """Return the statement that keeps a copy's metadata in the comment of its (quoted) table."""
     comment = f"{_MARK}{json.dumps(metadata.to_json())}}}".replace("'", "''")
     return f"COMMENT ON TABLE {table} IS '{comment}'"
-
-
-def in_comment(comment: str) -> bytes | None:
-    """Return the metadata in the comment of a table, if it has some."""
-    try:
-        return json.dumps(json.loads(comment)["cornerwave"]).encode()
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return None

@@ -298,7 +298,8 @@ def _is_whole(type_: pa.DataType) -> bool:
 def look(copies: Sequence[Copy], shown: ShownColumns) -> Copies:
     """Look at copies, least noisy first."""
     columns = copies[0].columns
-    numbers = [columns[name] for name in shown.numbers[:MOST_COLUMNS]]
+    # drawn as copies show them: what the noise left is for estimates alone
+    numbers = [replace(columns[name], spread=None) for name in shown.numbers[:MOST_COLUMNS]]
     categories = [columns[name] for name in shown.categories[:MOST_COLUMNS]]
     axes = _axes(copies, numbers, shown)
     labels = _labels(copies, categories)

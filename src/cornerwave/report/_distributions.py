@@ -9,7 +9,7 @@ import numpy as np
 from cornerwave import document as doc
 from cornerwave.arrays import Floats, Ints
 from cornerwave.choices import MARGINAL
-from cornerwave.columns import Thinned
+from cornerwave.columns import Finish, Thinned
 from cornerwave.levels import Level, retention
 from cornerwave.miner import CopyColumn, number_blocks
 from cornerwave.report._comparison import (
@@ -25,6 +25,7 @@ from cornerwave.report._comparison import (
 )
 from cornerwave.sources import Source
 from cornerwave.spine.frozen import Frozen
+from cornerwave.spine.look import same_spread
 from cornerwave.vault import Dataset
 
 MOST_OPEN = 6
@@ -300,10 +301,13 @@ class ColumnSketch:
 
     def _copies(self, level: Level | None) -> list[Floats]:
         """Return the rows at a level on the columns' own scales; without noise for None."""
-        size = 0.0 if level is None else np.sqrt(level.noise)
-        noisy = self.rows + size * self.noise
         scales = [self.frozen.scales[place] for place in self.shown]
-        return [scale.backward(row) for scale, row in zip(scales, noisy, strict=True)]
+        rows = self.rows
+        if level is not None:
+            names = [self.frozen.schema.perturbed[place] for place in self.shown]
+            drawn = Finish(spread=same_spread(self.frozen, level))
+            rows = drawn.drawn_together(names, rows + np.sqrt(level.noise) * self.noise)
+        return [scale.backward(row) for scale, row in zip(scales, rows, strict=True)]
 
 
 def _shares(axis: Axis, values: Floats) -> list[float]:

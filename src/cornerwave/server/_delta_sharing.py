@@ -29,6 +29,7 @@ from cornerwave.errors import LevelError, NoSuchDataset, OutputError
 from cornerwave.kinds import Json, JsonObject
 from cornerwave.server._replies import base_url, bearer, send_copy, service_of
 from cornerwave.server._service import DELTA, Permitted, Service
+from cornerwave.sources import METADATA_KEY
 from cornerwave.vault import Dataset
 
 # --------------------------------------------------------------------------------------------------
@@ -45,13 +46,15 @@ class Facts:
     schema: str
     rows: int
     size: int
+    stated: str
 
     @classmethod
     def of(cls, path: Path) -> "Facts":
         """Read them in the copy's file."""
         metadata = pq.read_metadata(path)
         schema = schema_string(metadata.schema.to_arrow_schema())
-        return cls(schema, metadata.num_rows, path.stat().st_size)
+        stated = (metadata.metadata or {}).get(METADATA_KEY, b"{}").decode()
+        return cls(schema, metadata.num_rows, path.stat().st_size, stated)
 
 
 async def _facts(service: Service, what: Permitted) -> Facts:
@@ -122,7 +125,8 @@ def offered_type(type_: pa.DataType) -> pa.DataType:
 
 def offered_schema(schema: pa.Schema) -> pa.Schema:
     """Return a copy's columns in the types in which they are offered."""
-    return pa.schema([part.with_type(offered_type(part.type)) for part in schema])
+    fields = [part.with_type(offered_type(part.type)) for part in schema]
+    return pa.schema(fields, schema.metadata)
 
 
 def schema_string(schema: pa.Schema) -> str:
@@ -333,8 +337,8 @@ def _wants_delta(request: Request) -> bool:
 
 
 def _head(what: Permitted, facts: Facts, *, delta: bool) -> list[JsonObject]:
-    """Return the lines that describe a table."""
-    schema = facts.schema
+    """Return the lines that describe a table, with what the copy states about itself."""
+    schema, configuration = facts.schema, {METADATA_KEY.decode(): facts.stated}
     about: JsonObject = {
         "id": what.dataset.id,
         "format": {"provider": "parquet", "options": {}},
@@ -345,12 +349,12 @@ def _head(what: Permitted, facts: Facts, *, delta: bool) -> list[JsonObject]:
         described: JsonObject = {
             **about,
             "schemaString": schema,
-            "configuration": {},
+            "configuration": configuration,
             "createdTime": 0,
         }
         files = {"version": _version(what), "size": facts.size, "numFiles": 1}
         return [{"protocol": protocol}, {"metaData": {**files, "deltaMetadata": described}}]
-    described = {**about, "schemaString": schema, "configuration": {}}
+    described = {**about, "schemaString": schema, "configuration": configuration}
     described["version"] = _version(what)
     return [{"protocol": {"minReaderVersion": 1}}, {"metaData": described}]
 

@@ -8,7 +8,13 @@ with a class that has the methods of `Source`, and its ending in `_sources.py`.
 """
 
 from cornerwave.sources._database_sessions import connect, quoted, table_name
-from cornerwave.sources._databases import is_of_database, meaning_of, tables_in_schema
+from cornerwave.sources._databases import (
+    METADATA_KEY,
+    in_comment,
+    is_of_database,
+    meaning_of,
+    tables_in_schema,
+)
 from cornerwave.sources._parquet import ENCODED_TEXT
 from cornerwave.sources._places import Address, DatabaseAddress, Place, holds, place_of, resolved
 from cornerwave.sources._source_parts import ParquetPart, hold, in_a_row, parquet_parts
@@ -44,6 +50,7 @@ from cornerwave.sources._text_cells import LEVELS
 __all__ = [
     "ENCODED_TEXT",
     "LEVELS",
+    "METADATA_KEY",
     "REPLACED",
     "SOURCE_ENDINGS",
     "TEXT_ENDINGS",
@@ -64,6 +71,7 @@ __all__ = [
     "hold",
     "holds",
     "in_a_row",
+    "in_comment",
     "is_of_database",
     "kind_of",
     "meaning",

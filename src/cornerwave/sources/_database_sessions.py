@@ -33,6 +33,9 @@ class Session(Protocol):
     def primary_key(self, table: str) -> list[str]:
         """Return the columns of a table's primary key."""
 
+    def comment(self, table: str) -> str | None:
+        """Return the comment on a table, if it has one."""
+
     def batches(self, statement: str) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a statement."""
 
@@ -157,6 +160,15 @@ class _PostgreSQLSession:
             )
             return [name for (name,) in cursor.fetchall()]
 
+    def comment(self, table: str) -> str | None:
+        with self._connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT obj_description(to_regclass($1), 'pg_class')::text",
+                parameters=(table_name(table),),
+            )
+            ((comment,),) = cursor.fetchall()
+            return None if comment is None else str(comment)
+
     def batches(self, statement: str) -> Iterator[pa.RecordBatch]:
         with self._connection.cursor() as cursor:
             cursor.execute(statement)
@@ -253,6 +265,14 @@ class _DuckDBSession:
         ).fetchone()
         return list(key[0]) if key else []
 
+    def comment(self, table: str) -> str | None:
+        schema, _, name = table.rpartition(".")
+        found = self._connection.execute(
+            "SELECT comment FROM duckdb_tables() WHERE table_name = ? AND schema_name = ?",
+            [name, schema or "main"],
+        ).fetchone()
+        return found[0] if found else None
+
     def batches(self, statement: str) -> Iterator[pa.RecordBatch]:
         yield from self._relation(statement).to_arrow_reader(ROWS_AT_A_TIME)
 
@@ -348,6 +368,9 @@ class _SqliteSession:
     def primary_key(self, table: str) -> list[str]:
         keys = sorted((place, name) for _, name, *_, place in self._table_info(table) if place)
         return [name for _, name in keys]
+
+    def comment(self, _table: str) -> str | None:
+        return None
 
     def batches(self, statement: str) -> Iterator[pa.RecordBatch]:
         cursor = self._connection.execute(statement)

@@ -11,6 +11,7 @@ recognised by their code and reported in our words, since those of a database qu
 password and the cells.
 """
 
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
@@ -22,6 +23,10 @@ from cornerwave.choices import ReadingSettings
 from cornerwave.errors import ColumnError, CornerwaveError, SourceError, SourceLost
 from cornerwave.sources._database_sessions import READERS, Selected, Session, table_name
 from cornerwave.sources._places import WHERE_SECRETS_ARE, DatabaseAddress
+
+METADATA_KEY = b"cornerwave"
+"""Where a table states how it was made: in its Arrow schema, the attributes of a frame, or the
+comment of a table of a database."""
 
 
 def is_of_database(error: Exception) -> bool:
@@ -85,7 +90,10 @@ _LOST = "server|connection"
 
 @dataclass(frozen=True)
 class DatabaseTable:
-    """The rows of a table or a query, in an order if one is known."""
+    """The rows of a table or a query, in an order if one is known.
+
+    `stated` is what a table that is a copy states about itself.
+    """
 
     place: DatabaseAddress
     rows: str
@@ -93,6 +101,7 @@ class DatabaseTable:
     order: tuple[str, ...]
     reading: ReadingSettings
     session: Session | None = field(default=None, repr=False)
+    stated: bytes | None = field(default=None, repr=False)
 
     @classmethod
     def open(cls, place: DatabaseAddress, reading: ReadingSettings) -> "DatabaseTable":
@@ -113,16 +122,18 @@ class DatabaseTable:
         with session(place) as opened, _asking(place):
             columns = opened.columns(rows, table)
             order = reading.order_by or (tuple(opened.primary_key(table)) if table else ())
+            stated = in_comment(opened.comment(table) if table else None)
         if not columns:
             raise SourceError(f"{place.name} has no columns")
         if unknown := [name for name in order if name not in columns]:
             raise ColumnError(f"{place.name} has no column {unknown[0]!r} to order its rows by")
-        return cls(place, rows, columns, order, reading)
+        return cls(place, rows, columns, order, reading, stated=stated)
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns and their types."""
-        return pa.schema([(name, column.type) for name, column in self.columns.items()])
+        """The columns and their types, with what a copy states about itself."""
+        stated = None if self.stated is None else {METADATA_KEY: self.stated}
+        return pa.schema([(name, column.type) for name, column in self.columns.items()], stated)
 
     def read(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield batches of the columns, all of one snapshot. Raises SourceError."""
@@ -180,6 +191,14 @@ def tables_in_schema(
             if schema == place.table
         ]
         yield [(comment, _within(opened, replace(place, table=table))) for comment, table in found]
+
+
+def in_comment(comment: str | None) -> bytes | None:
+    """Return the metadata in the comment of a table, if it has some."""
+    try:
+        return json.dumps(json.loads(comment or "")[METADATA_KEY.decode()]).encode()
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
 
 
 _COMMENTS = (

@@ -23,7 +23,7 @@ from cornerwave.choices import ReadingSettings
 from cornerwave.columns import check_distinct, is_text
 from cornerwave.errors import ColumnError, OutputError, SourceError, nearest
 from cornerwave.sources._csv import CsvTable
-from cornerwave.sources._databases import DatabaseTable
+from cornerwave.sources._databases import METADATA_KEY, DatabaseTable
 from cornerwave.sources._parquet import Batches, Types, batch_rows, open_parquet
 from cornerwave.sources._places import Address, DatabaseAddress, Place, place_of
 from cornerwave.sources._stat_files import SHEET_ENDINGS, STAT_ENDINGS, SheetTable, StatFile
@@ -417,7 +417,7 @@ def _arrow_of(frame: Any) -> tuple[pa.Table, Any]:
     try:
         native = nw.from_native(frame, eager_only=True, pass_through=True)
         if isinstance(native, nw.DataFrame):
-            return native.to_arrow(), native.implementation
+            return _stating(native.to_arrow(), frame), native.implementation
     except nw.exceptions.DuplicateError:
         raise ColumnError("more than one column of the frame has the same name") from None
     except _NO_COLUMN:
@@ -426,6 +426,15 @@ def _arrow_of(frame: Any) -> tuple[pa.Table, Any]:
             "make it one kind, or leave it out of the frame"
         ) from None
     return pa.table(frame), nw.Implementation.PYARROW
+
+
+def _stating(table: pa.Table, frame: Any) -> pa.Table:
+    """Return a table with what a frame states in its attributes; only those of pandas have any."""
+    stated = (getattr(frame, "attrs", None) or {}).get(METADATA_KEY.decode())
+    if not isinstance(stated, str):
+        return table
+    known = table.schema.metadata or {}
+    return table.replace_schema_metadata({**known, METADATA_KEY: stated.encode()})
 
 
 _NO_COLUMN = (TypeError, ValueError, OverflowError, pa.ArrowException)

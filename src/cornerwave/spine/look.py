@@ -40,19 +40,17 @@ from cornerwave.spec import ColumnMetadata, CopySpec
 from cornerwave.spine.frozen import Frozen
 
 
-def look(
-    frozen: Frozen, level: Level, asked: Finish, *, raw: bool = False, spread: bool = False
-) -> Finish:
+def look(frozen: Frozen, level: Level, asked: Finish, *, raw: bool = False) -> Finish:
     """Return how a copy at a level is finished; `asked` for this copy counts most.
 
-    A `raw` one is neither rounded nor clipped but for what is asked; its names stay. One with the
-    same `spread` as the table is drawn together first.
+    A `raw` one has the numbers as the noise left them, neither rounded nor clipped but for what is
+    asked; its names stay.
     """
     chosen = chosen_in(frozen.schema).counted(frozen.schema)
     if raw:
         return replace(asked, names=chosen.names)
     clip = {**chosen.clip, **asked.clip}
-    together = _together(frozen, level) if spread else {}
+    together = same_spread(frozen, level)
     free = {
         name: str(type_)
         for place, name in enumerate(frozen.schema.perturbed)
@@ -69,7 +67,7 @@ def look(
     )
 
 
-def _together(frozen: Frozen, level: Level) -> AsLeft:
+def same_spread(frozen: Frozen, level: Level) -> AsLeft:
     """Return how columns are drawn together at a level, to vary as those of the table."""
     return spreads_of(
         dict(zip(frozen.schema.perturbed, frozen.centres, strict=True)),

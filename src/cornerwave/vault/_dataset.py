@@ -22,7 +22,7 @@ from cornerwave.sources import Place, Progress, Source, place_of, resolved, sile
 from cornerwave.spec import CopySpec
 from cornerwave.spine.frozen import Frozen
 from cornerwave.spine.histories import Histories, HistoryRows
-from cornerwave.spine.look import look
+from cornerwave.spine.look import look, same_spread
 from cornerwave.spine.recipe import NoiseSecrets, Recipe
 from cornerwave.spine.rows import RowSecrets
 from cornerwave.vault._editions import grow
@@ -289,7 +289,6 @@ class Dataset:
         round: Iterable[str] = (),
         clip: Mapping[str, tuple[Any, Any]] | None = None,
         raw: bool = False,
-        spread: bool = False,
         dictionary: bool = False,
         edition: int | None = None,
         batch: int | None = None,
@@ -303,9 +302,11 @@ class Dataset:
         "bayes", the noise is the least that also hid it from an adversary who knows how rows are
         distributed, as measured at registration.
 
-        After the noise, columns in `round` get the source's type back, and those in `clip` are
-        kept between two bounds, beside what was chosen at registration. A `raw` copy has none of
-        that but what is chosen here: the numbers as the noise left them. A copy with a
+        After the noise, columns are drawn together until they vary as they do in the table; on the
+        scale of ranks they then have the column's own distribution. Columns in `round` get the
+        source's type back, and those in `clip` are kept between two bounds, beside what was chosen
+        at registration. A `raw` copy has none of that but what is chosen here: the numbers as the
+        noise left them. Either reveals the same, and metadata state which it is. A copy with a
         `dictionary` states in words what each column is; `cornerwave.dictionary.write_dictionary`
         makes a page of it.
 
@@ -320,7 +321,6 @@ class Dataset:
             {to: asked},
             finish=Finish(frozenset(names_of(round)), clip or {}),
             raw=raw,
-            spread=spread,
             dictionary=dictionary,
             edition=edition,
             batch=batch,
@@ -333,7 +333,6 @@ class Dataset:
         *,
         finish: Finish | None = None,
         raw: bool = False,
-        spread: bool = False,
         dictionary: bool = False,
         edition: int | None = None,
         batch: int | None = None,
@@ -354,7 +353,7 @@ class Dataset:
         at = [(to, self.level_of(asked)) for to, asked in pairs]
         self._warn_near_ceilings([asked for _, asked in pairs])
         rows = self.portion(edition=edition, batch=batch)
-        looks = [look(self.frozen, level, asked_for_all, raw=raw, spread=spread) for _, level in at]
+        looks = [look(self.frozen, level, asked_for_all, raw=raw) for _, level in at]
         return [
             self._release(to, CopySpec(level, chosen, dictionary=dictionary), rows)
             for (to, level), chosen in zip(at, looks, strict=True)
@@ -426,12 +425,17 @@ class Dataset:
         return work_folder(self.home / WORK)
 
     def remake(self, folder: Path, *, progress: Progress = silent) -> list[Path]:
-        """Make the raw copy of every released level again, least noise first, for the owner alone.
+        """Make a copy of every released level again, least noise first, for the owner alone.
 
-        They are Arrow files in a folder that nobody else can read; no release is recorded.
+        They have the same spread, and are neither rounded nor clipped: Arrow files in a folder
+        that nobody else can read. No release is recorded.
         """
         rows = self.portion()
-        releases = [self._release("the owner", CopySpec(level), rows) for level in self.levels]
+        looks = [Finish(spread=same_spread(self.frozen, level)) for level in self.levels]
+        releases = [
+            self._release("the owner", CopySpec(level, finish), rows)
+            for level, finish in zip(self.levels, looks, strict=True)
+        ]
         paths = [folder / f"{release.level.thousandths}.arrow" for release in releases]
         make_all([*zip(releases, paths, strict=True)], progress=progress)
         return paths

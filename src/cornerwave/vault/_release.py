@@ -16,9 +16,26 @@ import pyarrow as pa
 from cornerwave.editions import Portion
 from cornerwave.engines.local import make_copies
 from cornerwave.errors import OutputError, SourceError, discreet
+from cornerwave.kinds import JsonObject
 from cornerwave.levels import Level
-from cornerwave.outputs import Destination, RowDestination, copy_at, folder_at, plain_schema
-from cornerwave.sources import Place, Progress, Source, holds, place_of, resolved, silent
+from cornerwave.outputs import (
+    Destination,
+    RowDestination,
+    copy_at,
+    folder_at,
+    plain_schema,
+    stating,
+)
+from cornerwave.sources import (
+    METADATA_KEY,
+    Place,
+    Progress,
+    Source,
+    holds,
+    place_of,
+    resolved,
+    silent,
+)
 from cornerwave.spec import CopyMetadata, CopySpec
 from cornerwave.spine.recipe import Recipe
 
@@ -94,8 +111,13 @@ class Release:
         """Record that the recipient is about to hold the copy in this format."""
         _hold([self], [format_])
 
+    @property
+    def metadata(self) -> JsonObject:
+        """What the copy states about itself, for frames that cannot hold it, such as polars'."""
+        return _metadata(_recipe([self]), self).to_json()
+
     def to_arrow(self) -> pa.Table:
-        """Return the whole copy as an Arrow table."""
+        """Return the whole copy as an Arrow table, whose schema states how it was made."""
         with discreet():
             recipe, collected = _recipe([self]), _Collected()
             self.dataset.add_histories(recipe, self.rows)
@@ -103,14 +125,22 @@ class Release:
             self.dataset.remember_source()
             _hold([self], [FRAME])
         copy = pa.concat_tables(collected.groups)
-        return copy.cast(plain_schema(copy.schema))
+        return copy.cast(stating(plain_schema(copy.schema), _metadata(recipe, self)))
 
     def to_frame(self) -> Any:
-        """Return the copy as the kind of frame that was registered; as Arrow for a file."""
+        """Return the copy as the kind of frame that was registered; as Arrow for a file.
+
+        The attributes of a pandas frame state how it was made. Other frames cannot: who opens or
+        audits one is given `metadata` beside it.
+        """
         import narwhals as nw
 
         kind: Any = self.dataset.source.frame_kind or nw.Implementation.PYARROW
-        return nw.from_arrow(self.to_arrow(), backend=kind).to_native()
+        table = self.to_arrow()
+        frame = nw.from_arrow(table, backend=kind).to_native()
+        if kind is nw.Implementation.PANDAS:
+            frame.attrs[METADATA_KEY.decode()] = table.schema.metadata[METADATA_KEY].decode()
+        return frame
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the copy as Arrow batches, in little memory.
