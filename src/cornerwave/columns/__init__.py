@@ -31,6 +31,7 @@ from cornerwave.columns._finish import Finish, Limits, chosen_in, settled, wide_
 from cornerwave.columns._scale import (
     KNOTS,
     LOG1P_ENDS,
+    ROWS_PER_KNOT,
     SAMPLE,
     Knots,
     RankDraws,
@@ -93,6 +94,7 @@ __all__ = [
     "MISSING_BITS",
     "MOST_CATEGORIES",
     "OTHER",
+    "ROWS_PER_KNOT",
     "SAFE_ROWS",
     "SAMPLE",
     "AsLeft",

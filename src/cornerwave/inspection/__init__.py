@@ -7,6 +7,7 @@ Names and counts are shown, never a value.
 
     _columns    what each column is, and what to watch for
     _recognise  what must not leave by default, and numbers that are codes; _words: by name
+    _scales     a number on its own scale, or on that of its ranks
     _disclosure    which columns reveal which, and what copies will look like
     _unit_draft columns that name people, firms, places
     _draft      the text; risks, each with a number
@@ -69,7 +70,8 @@ def inspect(source: Source, *, progress: Progress = silent) -> Inspection:
     columns = tuple(with_units(columns, units, unit, sample.rows))
     columns = tuple(with_time(columns, sample.rows, unit, time))
     proposed = {each.name: each.do for each in columns}
-    disclosed = disclosure(sample.rows, source.schema, proposed)
+    ranked = [each.name for each in columns if each.is_ranked]
+    disclosed = disclosure(sample.rows, source.schema, proposed, ranked)
     warnings = (
         *unit_warnings(columns, units, unit),
         *outer_warnings(sample.rows, proposed, columns, unit),

@@ -37,6 +37,7 @@ from cornerwave.inspection._recognise import (
     recognise,
     zeros,
 )
+from cornerwave.inspection._scales import RANK, DraftedScale, drafted_scale
 from cornerwave.moments import Moments
 from cornerwave.noise import factor
 from cornerwave.privacy import RowOrder
@@ -56,7 +57,8 @@ class ColumnReport:
     share of its variance that a row's neighbours in the file reveal; `from_zero` is true of a
     number to be perturbed of which no sampled value is negative. `marks` stand for missing values
     in this column, if it has its own, in `marked` cells if they were found; `code` is a number
-    that may, and the sampled cells that hold it; `is_dated` is true of text that spells dates.
+    that may, and the sampled cells that hold it; `is_dated` is true of text that spells dates;
+    `scale` is that of a number to be perturbed, if its values say which.
     """
 
     name: str
@@ -72,6 +74,17 @@ class ColumnReport:
     marked: int = 0
     code: tuple[int, int] | None = None
     is_dated: bool = False
+    scale: DraftedScale | None = None
+
+    @property
+    def is_ranked(self) -> bool:
+        """Whether it is drafted for the scale of its ranks."""
+        return self.do == "perturb" and self.scale is not None and self.scale.transform == RANK
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is drafted as whole numbers, though its type is of others."""
+        return self.is_ranked and self.scale is not None and self.scale.whole
 
     @property
     def asks(self) -> tuple[str, ...]:
@@ -155,24 +168,25 @@ class Columns:
             distinct = self._distinct[part.name]
             present = self.rows - self._missing[part.name]
             recognised = known.get(part.name)
+            undecided = _undecided(part.type, distinct, present)
+            do = _do(part.type, undecided, recognised)
+            cells = rows.column(part.name) if part.name in rows.column_names else None
+            scale = drafted_scale(cells, part.name) if do == "perturb" and cells else None
+            ranked = scale is not None and scale.transform == RANK
             warnings = [*self._warnings(part, distinct, present, recognised)]
-            if part.name in rows.column_names and recognised is None:
+            if part.name in rows.column_names and recognised is None and not ranked:
                 warnings += _zero_heavy(rows.column(part.name), distinct)
             if part.name in collinear:
                 warnings.append("a linear function of the numbers before it")
-            if part.name in long_tailed:
+            if part.name in long_tailed and not ranked:
                 warnings.append(
                     "long-tailed: noise does not hide extreme records; see transform (log1p, rank)"
                 )
             if part.name in by_order:
                 warnings.append("revealed by the order of the rows: see order")
-            undecided = _undecided(part.type, distinct, present)
-            proposal = "category" if is_category(part.type) else "perturb"
             reasons = [undecided] if undecided else []
             if recognised is not None:
-                proposal = recognised.do
                 reasons.insert(0, recognised.reason)
-            do = "decide" if undecided else proposal
             yield ColumnReport(
                 name=part.name,
                 type=str(part.type),
@@ -182,11 +196,12 @@ class Columns:
                 missing=self._missing[part.name] / max(self.rows, 1),
                 warnings=(*reasons, *warnings),
                 by_order=by_order.get(part.name, 0.0),
-                from_zero=do == "perturb" and _from_zero(rows.column(part.name)),
+                from_zero=do == "perturb" and not ranked and _from_zero(rows.column(part.name)),
                 marks=self._marks.get(part.name),
                 marked=self._marked_cells(part.name),
                 code=code_for_missing(rows.column(part.name)) if part.name in known else None,
                 is_dated=recognised is not None and recognised.is_dated,
+                scale=scale,
             )
 
     def _missing_marks(self, name: str) -> tuple[str, ...]:
@@ -267,6 +282,15 @@ def _nearly_unique(distinct: Distinct, present: int) -> Iterator[str]:
         )
     elif distinct.number > NEARLY_UNIQUE * present:
         yield "nearly unique: it may identify people"
+
+
+def _do(type_: pa.DataType, undecided: str | None, recognised: Recognised | None) -> str:
+    """Return what to propose for a column."""
+    if undecided:
+        return "decide"
+    if recognised is not None:
+        return recognised.do
+    return "category" if is_category(type_) else "perturb"
 
 
 def _undecided(type_: pa.DataType, distinct: Distinct, present: int) -> str | None:

@@ -12,7 +12,6 @@ from cornerwave.arrays import Ints, Words
 from cornerwave.choices import CATEGORY, DOES, DROPPED, PERTURBED, UNIT, Choices
 from cornerwave.columns import (
     DAYS,
-    Scale,
     decide,
     is_category,
     is_number,
@@ -22,6 +21,7 @@ from cornerwave.columns import (
 )
 from cornerwave.errors import SourceError
 from cornerwave.inspection._columns import RARE
+from cornerwave.inspection._scales import RANK, can_be_ranked
 from cornerwave.keyed import KEY_BYTES, expand
 from cornerwave.levels import retention
 from cornerwave.noise import position_ids
@@ -30,7 +30,7 @@ from cornerwave.spine.freeze import freeze, pairs_worth_joining
 from cornerwave.spine.frozen import Frozen
 from cornerwave.spine.rows import RowSecrets
 from cornerwave.spine.sample import row_hashes
-from cornerwave.spine.survey import JOINT_ROWS, Survey, Surveyor
+from cornerwave.spine.survey import JOINT_ROWS, Sampler, Survey, Surveyor
 
 MOST_CELLS = 1 << 23
 """A sample has fewer rows if the table is wide: 64 MB of numbers."""
@@ -86,13 +86,20 @@ class Disclosure:
     frozen: Frozen | None = field(default=None, repr=False, compare=False)
 
 
-def disclosure(rows: pa.Table, types: pa.Schema, proposed: Mapping[str, str]) -> Disclosure:
-    """Register some rows for trial, with what a draft proposes for each column."""
+def disclosure(
+    rows: pa.Table, types: pa.Schema, proposed: Mapping[str, str], ranked: Sequence[str] = ()
+) -> Disclosure:
+    """Register some rows for trial, with what a draft proposes for each column.
+
+    Numbers that are `ranked` are perturbed on their ranks.
+    """
     if not any(do in ("perturb", "category") for do in proposed.values()):
         return Disclosure()
     try:
         proposed = _usable(rows, proposed)
-        apart = _Trial.of(_fewer(rows, _unit_in(proposed)), types, proposed)
+        few = _fewer(rows, _unit_in(proposed))
+        ranked = [name for name in ranked if can_be_ranked(few.column(name), name)]
+        apart = _Trial.of(few, types, proposed, ranked)
         joined = apart.with_close_ones_together()
         shown = joined.with_gaps_hidden().on(rows)
     except SourceError as error:
@@ -191,7 +198,9 @@ class _Trial:
     frozen: Frozen
 
     @classmethod
-    def of(cls, rows: pa.Table, types: pa.Schema, proposed: Mapping[str, str]) -> "_Trial":
+    def of(
+        cls, rows: pa.Table, types: pa.Schema, proposed: Mapping[str, str], ranked: Sequence[str]
+    ) -> "_Trial":
         """Register rows as proposed; columns to be decided are left out."""
         chosen = {do: tuple(n for n in proposed if proposed[n] == do) for do in proposed.values()}
         return cls._with(
@@ -203,15 +212,18 @@ class _Trial:
                 perturb=chosen.get("perturb", ()),
                 categorical=chosen.get("category", ()),
                 min_count=RARE,
+                transform={name: RANK for name in ranked if proposed[name] == "perturb"},
             ),
         )
 
     @classmethod
     def _with(cls, rows: pa.Table, types: pa.Schema, choices: Choices) -> "_Trial":
         schema = decide(types, choices)
-        surveyor = Surveyor(schema, (Scale(None),) * len(schema.perturbed), _SECRETS)
+        ids, sampler = position_ids(0, rows.num_rows), Sampler(schema, _SECRETS)
+        scales = sampler.scales(sampler.of(ids, rows) if sampler.columns else None)
+        surveyor = Surveyor(schema, scales, _SECRETS)
         places = np.arange(rows.num_rows)
-        survey = surveyor.of(position_ids(0, rows.num_rows), rows, places)
+        survey = surveyor.of(ids, rows, places)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             frozen = freeze(surveyor, survey, types)

@@ -89,7 +89,8 @@ def alike(columns: Sequence[ColumnReport]) -> list[list[ColumnReport]]:
     shared = {
         stem: group
         for stem, group in stems.items()
-        if stem and len(group) >= ALIKE and len({(r.do, r.type, r.marks) for r in group}) == 1
+        if stem and len(group) >= ALIKE
+        if len({(r.do, r.type, r.marks, r.is_ranked, r.is_whole) for r in group}) == 1
         if group[0].do != DECIDE
     }
     # A wildcard must not take a column from another one.
@@ -133,13 +134,27 @@ def _entry(same: Sequence[ColumnReport], disclosure: Disclosure) -> Iterator[str
     if first.name in looks:
         of = f" of {first.name}" if several else ""
         yield f"# copy{of}: {toml_comment(looks[first.name])}"
-    if first.do == "perturb" and "int" in first.type:
+    yield from _scale(same)
+    if first.do == "perturb" and "int" in first.type and not first.is_ranked:
         whole = "whole at every privacy, not only where noise is wider than 1"
         yield f"# {_line('round', comment=whole)}"
     if all(report.from_zero for report in same):
         positive = "no value looked at is negative; clipped copies bias sums"
         yield f"# {_line('clip', comment=positive)}"
     yield from _notes(same)
+
+
+def _scale(same: Sequence[ColumnReport]) -> Iterator[str]:
+    """Yield on which scale numbers are drafted to be perturbed, and why."""
+    first = same[0]
+    if first.do != "perturb" or first.scale is None:
+        return
+    if first.is_ranked:
+        yield _line("transform", first.scale.transform, first.scale.reason)
+    else:
+        yield f"# {first.scale.reason}"
+    if first.is_whole:
+        yield _line("released_type", "int64", "it holds whole numbers alone, and so do copies")
 
 
 def _notes(same: Sequence[ColumnReport]) -> Iterator[str]:
