@@ -7,8 +7,11 @@ import pyarrow as pa
 import pytest
 
 from cornerwave.columns import KNOTS
+from cornerwave.errors import CornerwaveWarning
 from cornerwave.inspection import draft, inspect
+from cornerwave.outlook import explained
 from cornerwave.sources import open_source
+from cornerwave.spine.frozen import BURIED
 from cornerwave.vault import Vault
 from tests.scores import ALPHA, z_bound
 
@@ -114,3 +117,44 @@ def test_a_draft_states_scales_and_types_that_can_be_registered(tmp_path: Path) 
     # the control: on their own scale they leave the range
     plain = Vault.create(tmp_path / "other").register("own", pa.table({"x": table["minutes"]}))
     assert plain.release(to="a", privacy=0.5).to_arrow()["x"].to_numpy().min() < 0
+
+
+# --- noise beyond reason, in words ------------------------------------------------------
+
+
+def seldom_complete(rows: int = 4000) -> pa.Table:
+    """Where x is present, y varies 40 times as much as elsewhere."""
+    rng = np.random.default_rng(6)
+    seldom = np.arange(rows) % 40 == 0
+    x = np.where(seldom, rng.normal(size=rows), np.nan)
+    return pa.table({"x": x, "y": rng.normal(size=rows) * np.where(seldom, 40.0, 1.0)})
+
+
+def test_a_column_that_noise_would_bury_is_said_to_be(tmp_path: Path) -> None:
+    vault = Vault.create(tmp_path / "vault")
+    with pytest.warns(CornerwaveWarning, match="privacy 0.5 would bury such a column") as caught:
+        dataset = vault.register("t", seldom_complete(), keep_order=True)
+    assert "% more noise" not in str(caught[0].message)
+    said = [line for line in explained(dataset.frozen) if "would bury" in line]
+    [line] = said
+    assert line.startswith("privacy 0.5 would bury 'y': ")
+    K, S = (np.diag(each)[1] for each in (dataset.frozen.covariance, dataset.frozen.excess))
+    assert f"{1 + S / K:,.0f} times the variance of the values" in line
+    # the control: of a complete table nothing is
+    complete = pa.table({"x": seldom_complete()["y"]})
+    other = Vault.create(tmp_path / "other").register("t", complete, keep_order=True)
+    assert not any("bury" in line for line in explained(other.frozen))
+
+
+def test_a_level_that_would_bury_all_is_said_to(tmp_path: Path) -> None:
+    """What is kept reveals nearly half of x: privacy 0.5 takes noise out of all proportion."""
+    rng = np.random.default_rng(7)
+    kept = rng.integers(0, 2, 4000)
+    table = pa.table({"x": rng.normal(size=4000) + 1.93 * kept, "kept": kept})
+    dataset = Vault.create(tmp_path / "vault").register("t", table, keep=["kept"])
+    level = dataset.frozen.hidden.level_of(500)
+    assert level is not None
+    assert level.noise > BURIED
+    [line] = [each for each in explained(dataset.frozen) if "bury" in each]
+    assert "given what copies show without noise ('kept'), privacy 0.5 would bury every" in line
+    assert f"the noise has {level.noise:,.0f} times the variance of the values" in line

@@ -20,7 +20,7 @@ from cornerwave.document import seconds_of, span_of
 from cornerwave.levels import LINEAR, THOUSANDTHS, Level, Privacy
 from cornerwave.privacy import OF_HISTORY, CategoryDistribution, guess, unreachable
 from cornerwave.sources import Source
-from cornerwave.spine.frozen import Frozen
+from cornerwave.spine.frozen import BURIED, Frozen
 
 if TYPE_CHECKING:
     from cornerwave.audit import Exposed
@@ -200,18 +200,39 @@ def explained(frozen: Frozen) -> Iterator[str]:
     if more := len(named) - MOST_NAMED if len(named) > MOST_NAMED + 1 else 0:
         yield f"and of {more} columns more, {WORTH_NAMING:.0%} or above is revealed"
     half = hidden.level_of(HALF)
+    yield from _buried(frozen, NOISE_OF_HALF if half is None else half.noise)
     if hidden.highest < HIGH:
         yield unreachable(hidden, frozen.schema.unit)
     if half is None or half.noise <= NOISE_OF_HALF * (1 + LITTLE):
         return
     shown = listed([*dict.fromkeys(each.by.name for each in hidden.bounds.values())])
     given = f"given what copies show without noise ({shown}), " if shown else ""
-    yield f"{given}privacy 0.5 takes noise {half.noise:.3g} instead of {NOISE_OF_HALF:g}"
+    if half.noise < BURIED:
+        yield f"{given}privacy 0.5 takes noise {half.noise:.3g} instead of {NOISE_OF_HALF:g}"
+    else:
+        yield f"{given}privacy 0.5 would bury every column: the noise has {_times(half.noise)}"
     if frozen.schema.unit is not None:  # what remedies bring is measured for rows alone
         return
     for remedy in hidden.remedies:
         if remedy.needed is not None and remedy.needed < half.noise * (1 - LITTLE):
             yield f"{remedy} it would take {remedy.needed:.3g}"
+
+
+def _buried(frozen: Frozen, noise: float) -> Iterator[str]:
+    """Yield which columns alone have noise out of all proportion at a noise."""
+    shape = zip(np.diag(frozen.covariance), np.diag(frozen.excess), strict=True)
+    # v S_jj / K_jj
+    times = [noise * (1 + more / own) if own > 0 else 0.0 for own, more in shape]
+    names = [n for n, each in zip(frozen.schema.perturbed, times, strict=True) if each >= BURIED]
+    if names and noise < BURIED:
+        yield (
+            f"privacy 0.5 would bury {listed(names)}: missing values leave so uncertain how these "
+            f"vary that their noise has up to {_times(max(times))}; see drop"
+        )
+
+
+def _times(ratio: float) -> str:
+    return f"{ratio:,.0f} times the variance of the values"
 
 
 HIGH = 0.8

@@ -35,7 +35,7 @@ from cornerwave.privacy import (
     shares_of_persons,
 )
 from cornerwave.spine.coordinates import NoisyNumbers, sampled_persons, sampled_rows
-from cornerwave.spine.frozen import Frozen
+from cornerwave.spine.frozen import BURIED, Frozen
 from cornerwave.spine.linked import Linked, TableOfPersons
 from cornerwave.spine.missing import Draws, has_many_complete_rows
 from cornerwave.spine.person_counts import PersonCounts, persons_holding
@@ -236,11 +236,20 @@ def _noise_shape(survey: Survey, schema: Schema, shown: NoisyNumbers) -> Floats:
         names = [name for name, more in pairs if more > WORTH_SAYING]
         warn(
             f"{listed(names)}: missing values leave the covariance of the columns uncertain, or "
-            "what stands in for them lies far from the others, so copies have up to "
-            f"{raised.max():.0%} more noise there than those of a complete table",
+            f"what stands in for them lies far from the others, {_so_much(raised.max())}",
             stacklevel=3,
         )
     return shape
+
+
+def _so_much(more: float) -> str:
+    """Return what noise that exceeds that of a complete table means for copies."""
+    if 1 + more < BURIED:
+        return f"so copies have up to {more:.0%} more noise there than those of a complete table"
+    return (
+        f"so privacy 0.5 would bury such a column: the noise has over {BURIED:g} times its "
+        "variance. Drop it, or register the rows in which it is present by themselves"
+    )
 
 
 def _shows_missing(

@@ -36,6 +36,9 @@ from cornerwave.spine.missing import Draws
 from cornerwave.spine.person_counts import PersonCounts
 from cornerwave.spine.survey import on_scales
 
+BURIED = 10.0
+"""Noise of so many times the variance of a column leaves an eleventh of a copy to its values."""
+
 
 @dataclass(frozen=True)
 class TableFamily:
