@@ -17,7 +17,9 @@ they may have, are those of the declarations in `choices`:
     name = "item_*"           # all columns that are not named themselves, by the first that fits
     do = "category"
 
-It must decide every column of the source. A batch file lists copies to release:
+It must decide every column of the source. One for linked tables has a [[table]] for each, with its
+name and these keys ([[table.column]]); above them may stand the `unit` of all, and `orphans`.
+A batch file lists copies to release:
 
     [[copy]]
     to = "partner"
@@ -71,6 +73,8 @@ _BY_COLUMN_KEY = {choice.key: choice for choice in (*_OF_COLUMN, HIDDEN, _MISSIN
 _COLUMN_KEYS = ("name", *_BY_COLUMN_KEY)
 _TABLE_KEYS = ("unit", "column", *dict.fromkeys(choice.key for choice in _OF_TABLE), "reading")
 _COPY_KEYS = ("to", "privacy", "noise", "out")
+ORPHANS = "orphans"
+"""What a schema file for linked tables calls the choice to allow persons who lack a row in one."""
 ALONE = "a schema file states all choices; leave out the others"
 """Why a schema file and other choices do not go together."""
 
@@ -111,7 +115,7 @@ def read_linked(path: Path, tables: Sequence[str]) -> dict[str, TableInFile]:
     The unit of a table is that of the file, if it states none itself.
     """
     content = _parsed(path, ColumnError)
-    _check_known(content, ("unit", "table"), path.name)
+    _check_known(content, ("unit", ORPHANS, "table"), path.name)
     found = dict[str, TableInFile]()
     for each in _tables(content, "table", path, ColumnError):
         name = each.get("name")
@@ -123,6 +127,14 @@ def read_linked(path: Path, tables: Sequence[str]) -> dict[str, TableInFile]:
     if unknown := sorted(set(tables) ^ set(found)):
         raise ColumnError(f"{path.name} and the named tables differ in {listed(unknown)}")
     return found
+
+
+def orphans_in(path: Path) -> bool:
+    """Whether a schema file for linked tables allows persons without a row in one of them."""
+    allowed = _parsed(path, ColumnError).get(ORPHANS, False)
+    if not isinstance(allowed, bool):
+        raise ColumnError(f"{path.name}: {ORPHANS} must be true or false, without quotes")
+    return allowed
 
 
 def _read(content: TomlTable, path: Path, columns: Sequence[str]) -> Choices:

@@ -303,6 +303,10 @@ def advice_for(schema: Path | None) -> Iterator[None]:
 
 def _in_file(choice: str) -> str:
     """Return what a schema file states to make a choice, if it can."""
+    from cornerwave.schema_file import ORPHANS
+
+    if choice == ORPHANS:
+        return f"{choice} = true"
     if choice not in DECLARED:
         return choice
     return f"{DECLARED[choice].key} = {toml_text(DECLARED[choice].value)}"

@@ -25,6 +25,7 @@ from cornerwave.errors import CornerwaveError, OutputExists, SourceError, spelle
 
 if TYPE_CHECKING:
     from cornerwave.editions import Edition
+    from cornerwave.sources import Progress
     from cornerwave.vault import Dataset
 
 
@@ -201,37 +202,64 @@ def _siblings(dataset: "Dataset") -> int:
 
 
 def inspect(
-    source: Annotated[str, typer.Argument(help="A table, as for `register`.")],
+    source: Annotated[
+        list[str],
+        typer.Argument(
+            help="A table, as for `register`. Several tables of the same persons: TABLE=SOURCE for "
+            "each."
+        ),
+    ],
     out: Annotated[
         Path | None, typer.Option(metavar="FILE.toml", help="Write the draft to a new file.")
     ] = None,
     *,
     reading: ReadingSettings,
 ) -> None:
-    """Look at a table and draft a schema file for `register`."""
-    from cornerwave.inspection import draft, how_read
-    from cornerwave.inspection import inspect as look
-    from cornerwave.outputs import write_text
-    from cornerwave.sources import open_to_inspect
-
+    """Look at a table, or several of the same persons, and draft a schema file for `register`."""
+    tables = _tables_in(source)
     with progress("Inspecting") as advance:
-        opened = open_to_inspect(source, reading)
-        text = draft(look(opened, progress=advance)) + how_read(opened)
+        if tables is None:
+            text, places = _inspected(source[0], reading, advance)
+        else:
+            text, places = _inspected_together(tables, reading, advance)
     if out is None:
         typer.echo(text, nl=False)
         return
+    from cornerwave.outputs import write_text
+
     try:
         write_text(out, text, force=False)
     except OutputExists:
         raise OutputExists(f"{out} exists with other content; choose another name") from None
-    if (name := _registered_as(source)) is None:
-        place = shlex.quote(str(opened.path))
-        say(f"Wrote {out}; edit it, then: cornerwave register NAME {place} --schema {out}")
+    if tables is not None or (name := _registered_as(source[0])) is None:
+        say(f"Wrote {out}; edit it, then: cornerwave register NAME {places} --schema {out}")
         return
     say(
         f"Wrote {out}. The vault has this table already, as {name}; next: cornerwave release "
         f"{name} --to RECIPIENT --privacy P --out FILE"
     )
+
+
+def _inspected(source: str, reading: ReadingSettings, advance: "Progress") -> tuple[str, str]:
+    """Return the draft for a table, and the table as a command names it."""
+    from cornerwave.inspection import draft, how_read
+    from cornerwave.inspection import inspect as look
+    from cornerwave.sources import open_to_inspect
+
+    opened = open_to_inspect(source, reading)
+    return draft(look(opened, progress=advance)) + how_read(opened), shlex.quote(str(opened.path))
+
+
+def _inspected_together(
+    tables: dict[str, str], reading: ReadingSettings, advance: "Progress"
+) -> tuple[str, str]:
+    """Return the draft for linked tables, and the tables as a command names them."""
+    from cornerwave.inspection import draft, inspect_linked
+    from cornerwave.sources import open_to_inspect
+
+    opened = {table: open_to_inspect(place, reading) for table, place in tables.items()}
+    text = draft(inspect_linked(opened, progress=advance))
+    return text, " ".join(shlex.quote(f"{t}={each.path}") for t, each in opened.items())
 
 
 def _registered_as(source: str) -> str | None:

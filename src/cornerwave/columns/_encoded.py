@@ -319,6 +319,19 @@ class Distinct:
         """How many values so few rows hold; an estimate if not all are followed."""
         return int((self._counts < rows).sum()) * self.share
 
+    def beside(self, other: "Distinct") -> tuple[int, int, int]:
+        """How many values both have, how many the other one alone, and how many of its rows.
+
+        Estimates if not all values are followed: both follow those of the same hashes.
+        """
+        share = np.uint64(max(self.share, other.share))
+        mine = self._hashes[self._hashes % share == 0]
+        followed = other._hashes % share == 0
+        here = np.isin(other._hashes[followed], mine)
+        both, lone = np.count_nonzero(here), np.count_nonzero(~here)
+        rows = other._counts[followed][~here].sum()
+        return int(both) * int(share), int(lone) * int(share), int(rows) * int(share)
+
     def add_numbers(self, values: Floats) -> None:
         """Take some more cells of a column of numbers, none missing."""
         hashes = _mixed(values.view(np.uint64))

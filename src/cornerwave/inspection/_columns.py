@@ -4,7 +4,7 @@ One pass counts rows, missing and distinct values, and the moments of the number
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -128,6 +128,11 @@ class Columns:
                 floats[:, self._numbers.index(part.name)] = values
         self._cubes.add(floats)
         self._moments += Moments.of(floats)
+
+    @property
+    def values(self) -> Mapping[str, Distinct]:
+        """The distinct values of each column."""
+        return {name: self._distinct[name] for name in self._schema.names}
 
     def _take_numbers(self, name: str, column: pa.Array) -> Floats | None:
         try:

@@ -26,6 +26,7 @@ from cornerwave.keyed import KEY_BYTES, expand
 from cornerwave.levels import retention
 from cornerwave.noise import position_ids
 from cornerwave.outlook import explained, outlooks
+from cornerwave.reuse import TableMarks
 from cornerwave.spine.freeze import freeze, pairs_worth_joining
 from cornerwave.spine.frozen import Frozen
 from cornerwave.spine.rows import RowSecrets
@@ -84,6 +85,11 @@ class Disclosure:
     hide_missing: tuple[str, ...] = ()
     looks: Mapping[str, str] = field(default_factory=dict)
     frozen: Frozen | None = field(default=None, repr=False, compare=False)
+    trial: "_Trial | None" = field(default=None, repr=False, compare=False)
+
+    def marks(self) -> TableMarks | None:
+        """Return the marks of the columns that got noise in the trial."""
+        return None if self.trial is None else self.trial.surveyor.marks(self.trial.survey)
 
 
 def disclosure(
@@ -111,6 +117,7 @@ def disclosure(
         shown.choices.hide_missing,
         dict(_looks(shown.frozen)),
         shown.frozen,
+        shown,
     )
 
 

@@ -40,21 +40,39 @@ def written(
     risks: Sequence[str],
     asks: Collection[str],
     time: str | None = None,
+    within: str | None = None,
 ) -> str:
-    """Return the text of the draft; `asks` are the choices that registration asks for."""
+    """Return the text of the draft; `asks` are the choices that registration asks for.
+
+    `within` is the name of one of several tables: its part of a draft for all of them.
+    """
     undecided = sum(report.do == DECIDE for report in columns)
     lines = [
-        "# Edit this schema file, then register the table with it.",
-        *([_to_decide(undecided)] if undecided else ()),
+        *(_begun(undecided) if within is None else _table(within)),
         _line("min_count", RARE),
         _line("together", disclosure.together),
         *([_line("time", time)] if time else ()),
         *_asked(asks),
         *(f"# {toml_comment(line)}" for line in disclosure.sentences),
         *(f"# warning: {toml_comment(line)}" for line in risks),
-        *(line for same in alike(columns) for line in _entry(same, disclosure)),
+        *(line for same in alike(columns) for line in _entry(same, disclosure, within)),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _begun(undecided: int) -> Iterator[str]:
+    yield "# Edit this schema file, then register the table with it."
+    if undecided:
+        yield _to_decide(undecided)
+
+
+def _table(name: str) -> Iterator[str]:
+    yield from ("", "[[table]]", f"name = {toml_text(name)}")
+
+
+def in_table(within: str | None) -> str:
+    """Return how the names of tables in a draft begin."""
+    return "" if within is None else "table."
 
 
 def _line(name: str, value: Any = None, comment: str = "") -> str:
@@ -113,12 +131,14 @@ def _stem(name: str) -> str:
     return match[1] if match else ""
 
 
-def _entry(same: Sequence[ColumnReport], disclosure: Disclosure) -> Iterator[str]:
+def _entry(
+    same: Sequence[ColumnReport], disclosure: Disclosure, within: str | None = None
+) -> Iterator[str]:
     looks, hides = disclosure.looks, any(each.name in disclosure.hide_missing for each in same)
     first, several = same[0], len(same) > 1
     name = f"{_stem(first.name)}*" if several else first.name
     yield ""
-    yield "[[column]]"
+    yield f"[[{in_table(within)}column]]"
     yield f"name = {toml_text(name)}" + (f"    # {len(same)} columns" if several else "")
     yield f"do = {toml_text(first.do)}    # {', '.join(DOES.values())}"
     if hides:
@@ -186,7 +206,7 @@ def _missing(same: Sequence[ColumnReport]) -> str:
 # How the cells of a text file are spelled, as the last table of a schema file.
 
 
-def how_read(source: Source) -> str:
+def how_read(source: Source, within: str | None = None) -> str:
     """Return the [reading] of a draft, with what was found as comments; '' if there is none.
 
     What may mean a missing value is proposed: it is missing if the owner leaves it there.
@@ -194,7 +214,8 @@ def how_read(source: Source) -> str:
     """
     if source.reading is None or not (source.reading.stated or source.remarks):
         return ""
-    lines = ["", "[reading]    # how the cells are spelled; register reads them in this way"]
+    begun = f"[{in_table(within)}reading]"
+    lines = ["", f"{begun}    # how the cells are spelled; register reads them in this way"]
     lines += [f"# {toml_comment(remark)}" for remark in source.remarks]
     shared = set(source.reading.missing or ())
     marks = [pair for counted in source.markers.values() for pair in counted.items()]

@@ -22,12 +22,14 @@ from cornerwave.privacy import (
     Unit,
     UnitColumns,
     find_above,
+    find_better,
     find_units,
     names_a_thing,
 )
 
 MOST_AGREEING = 5
 """So many columns that agree are named."""
+PROPOSED = "proposed as the unit"
 MOST_INNER = 3
 """So many columns are looked at that could name persons within the unit that is proposed."""
 _ROLES = {DOES[PERTURBED]: PERTURBED, DOES[CATEGORY]: CATEGORY}
@@ -52,17 +54,30 @@ def _looked(rows: pa.Table, proposed: Mapping[str, str]) -> list[Looked]:
     return looked.looked(np.array(numbers), np.array(cells))
 
 
+def better_unit(rows: pa.Table, total: int, proposed: Mapping[str, str], unit: str) -> Unit | None:
+    """Return what groups rows that agree far more than those of the unit, if anything does."""
+    looked = _looked(rows, proposed)
+    if not any(each.name == unit for each in looked):
+        return None
+    return find_better(looked, unit, rows=total)
+
+
 def outer_warnings(
-    rows: pa.Table, proposed: Mapping[str, str], reports: Sequence[ColumnReport], unit: Unit | None
+    rows: pa.Table,
+    proposed: Mapping[str, str],
+    reports: Sequence[ColumnReport],
+    unit: Unit | None,
+    *,
+    linked: bool = False,
 ) -> Iterator[str]:
     """Yield that units belong together, as persons of a household, and how to hide both.
 
-    The unit that is proposed may be either of the two.
+    The unit that is proposed may be either of the two. `linked` tables have one.
     """
     looked = _looked(rows, proposed) if unit is not None else []
     if unit is None or not looked:
         return
-    naming, drafted = _naming(reports), unit.columns[0]
+    naming, drafted = naming_in(reports), unit.columns[0]
     distinct = {report.name: report.distinct for report in reports}
     named = [name for name in naming if name != drafted and names_a_thing(name)]
     for inner in [drafted, *sorted(named)[:MOST_INNER]]:
@@ -70,7 +85,13 @@ def outer_warnings(
             continue
         for above in find_above(looked, inner, persons=distinct[inner]):
             outer = above.columns[0]
-            if above.can_be_declared(naming) and drafted in (inner, outer):
+            if linked and inner == drafted:
+                yield (
+                    f"units: {above}. The draft hides each {drafted!r} alone: linked tables have "
+                    "one unit"
+                )
+                return
+            if not linked and above.can_be_declared(naming) and drafted in (inner, outer):
                 yield (
                     f"units: {above}. The draft hides each {drafted!r} alone. To hide both, state "
                     f"unit = {toml_text([outer, inner])}"
@@ -84,7 +105,7 @@ def unit_to_propose(reports: Sequence[ColumnReport], units: Sequence[Unit]) -> U
     It is the one in which most columns agree, of those that are called like an identifier if
     there are any: a time or a size may group rows that agree, and names nobody.
     """
-    usable = [unit for unit in units if unit.can_be_declared(_naming(reports))]
+    usable = [unit for unit in units if unit.can_be_declared(naming_in(reports))]
     called = [unit for unit in usable if names_a_thing(unit.columns[0])]
     return max(called or usable, key=lambda unit: len(unit.agreeing), default=None)
 
@@ -92,7 +113,7 @@ def unit_to_propose(reports: Sequence[ColumnReport], units: Sequence[Unit]) -> U
 def repeated_identifier(reports: Sequence[ColumnReport], rows: pa.Table, total: int) -> Unit | None:
     """Return the one column that is called like an identifier of people, if most values repeat."""
     called = [report for report in reports if _is_identifier(report)]
-    if len(called) != 1 or called[0].name not in _naming(reports):
+    if len(called) != 1 or called[0].name not in naming_in(reports):
         return None
     [report] = called
     sizes = pc.value_counts(rows.column(report.name).drop_null()).field("counts").to_numpy()
@@ -106,7 +127,8 @@ def _is_identifier(report: ColumnReport) -> bool:
     return report.do == DECIDE and any(OF_THINGS in reason for reason in report.warnings)
 
 
-def _naming(reports: Sequence[ColumnReport]) -> set[str]:
+def naming_in(reports: Sequence[ColumnReport]) -> set[str]:
+    """Return the columns that could name persons: whole numbers, and text that spells no dates."""
     return {
         r.name for r in reports if "int" in r.type or (r.type.endswith("string") and not r.is_dated)
     }
@@ -120,7 +142,7 @@ def with_units(
     Other names of the unit are left out. Without a unit to propose, the owner has to decide.
     """
     alone = {u.columns[0]: u for u in units if len(u.columns) == 1}
-    naming = {name: alone[name] for name in alone.keys() & _naming(reports)}
+    naming = {name: alone[name] for name in alone.keys() & naming_in(reports)}
     most = max((len(each.agreeing) for each in naming.values()), default=0)
     for report in reports:
         if unit is not None and report.name == unit.columns[0]:
@@ -137,6 +159,19 @@ def with_units(
             yield replace(_asked(report, found), do=DECIDE) if is_first else report
         else:
             yield report
+
+
+def with_changes(
+    reports: Sequence[ColumnReport], changes: Mapping[str, tuple[str, str]]
+) -> Iterator[ColumnReport]:
+    """Yield what was found, with another role for some columns, each with the reason."""
+    for report in reports:
+        if report.name not in changes:
+            yield report
+            continue
+        do, reason = changes[report.name]
+        notes = [n for n in report.warnings if IDENTIFIER not in n and not n.startswith(PROPOSED)]
+        yield replace(report, do=do, from_zero=False, warnings=(reason, *notes))
 
 
 def _proposed(report: ColumnReport, role: str, reason: str) -> ColumnReport:
@@ -164,7 +199,7 @@ def _why(unit: Unit) -> str:
         else "; rows with the same value do not agree more than by chance in this table"
     )
     return (
-        "proposed as the unit: it seems to name the person, or other thing, that rows belong to. "
+        f"{PROPOSED}: it seems to name the person, or other thing, that rows belong to. "
         f"Its {unit.units:,} values repeat, {unit.sizes}{called}{agree}"
     )
 
@@ -280,4 +315,5 @@ def unit_warnings(
             "this about them"
         )
     elif units:
-        yield f"units: {units[0]}. Registration refuses that. {units[0].ways_out(_naming(reports))}"
+        ways_out = units[0].ways_out(naming_in(reports))
+        yield f"units: {units[0]}. Registration refuses that. {ways_out}"

@@ -34,6 +34,7 @@ from cornerwave.ledger import (
     remove_leftovers,
 )
 from cornerwave.outputs import make_directory, sync_directory
+from cornerwave.schema_file import orphans_in
 from cornerwave.sources import Progress, silent
 from cornerwave.vault._dataset import Dataset
 from cornerwave.vault._families import LinkedDataset, check_table_names, register_tables
@@ -267,6 +268,7 @@ class Vault:
         check_name(name, what="a dataset's name")
         check_table_names(tables)
         sources = read_tables(tables, how)
+        orphans = orphans or (how.schema is not None and orphans_in(Path(how.schema)))
         key, ledger = self._key, self._ledger
         entries = register_tables(ledger, key, self.path, name, sources, how, orphans=orphans)
         made = zip(entries, sources.items(), strict=True)

@@ -1,0 +1,115 @@
+"""From a look at a table to what a draft proposes for it, and what to beware of."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from cornerwave.choices import DOES, UNIT
+from cornerwave.columns import SAFE_ROWS
+from cornerwave.inspection._columns import ColumnReport
+from cornerwave.inspection._disclosure import Disclosure, disclosure
+from cornerwave.inspection._draft import risks
+from cornerwave.inspection._look import Look
+from cornerwave.inspection._unit_draft import (
+    better_unit,
+    outer_warnings,
+    repeated_identifier,
+    time_to_propose,
+    unit_to_propose,
+    unit_warnings,
+    with_changes,
+    with_time,
+    with_units,
+)
+from cornerwave.privacy import Unit
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """What was found in each column, what columns reveal of each other, and what to beware of."""
+
+    columns: tuple[ColumnReport, ...]
+    disclosure: Disclosure = field(default_factory=Disclosure)
+    warnings: tuple[str, ...] = ()
+    units: tuple[Unit, ...] = ()
+    asks: frozenset[str] = frozenset()
+    """The choices about the table that registration asks the owner for."""
+    time: str | None = None
+    """The column that states when a person's rows were, if there is one."""
+
+
+def inspected(look: Look) -> Inspection:
+    """Return what to propose for a table by itself."""
+    units = look.units
+    unit = unit_to_propose(look.columns, units) or repeated_identifier(
+        look.columns, look.rows, look.total
+    )
+    columns = tuple(with_units(look.columns, units, unit, look.rows))
+    return _inspection(look, columns, unit, linked=False)
+
+
+def inspected_with(
+    look: Look, unit: str | None, changes: Mapping[str, tuple[str, str]]
+) -> Inspection:
+    """Return what to propose for one of several linked tables, whose unit is known.
+
+    `changes` are the roles of columns that other tables decide, each with the reason.
+    """
+    known = None if unit is None else _unit_of(look, unit)
+    columns = tuple(with_units(look.columns, look.units, known, look.rows))
+    return _inspection(look, tuple(with_changes(columns, changes)), known, linked=True)
+
+
+def _unit_of(look: Look, name: str) -> Unit:
+    """Return a column as the unit: what agrees in it, if it was found to."""
+    found = next((unit for unit in look.units if unit.columns == (name,)), None)
+    distinct = max(look.column(name).distinct, 1)
+    each = look.total * (1 - look.column(name).missing) / distinct
+    return found or Unit((name,), distinct, each, (), each)
+
+
+def _inspection(
+    look: Look, columns: tuple[ColumnReport, ...], unit: Unit | None, *, linked: bool
+) -> Inspection:
+    rows, units = look.rows, look.units
+    several = unit is not None and not look.is_unique(unit.columns[0])
+    time = time_to_propose(rows, unit) if several else None
+    columns = tuple(with_time(columns, rows, unit, time))
+    proposed = {each.name: each.do for each in columns}
+    ranked = [each.name for each in columns if each.is_ranked]
+    disclosed = disclosure(rows, look.schema, proposed, ranked)
+    warnings = [*unit_warnings(columns, units, unit)] if several or unit is None else []
+    better = None
+    if linked and unit is not None and several:
+        better = better_unit(rows, look.total, proposed, unit.columns[0])
+    if better is not None and unit is not None:
+        warnings.append(
+            f"units: {better}. Registration refuses {unit.columns[0]!r} as the unit for that. If "
+            "it is what copies shall hide, and not what these rows share, state independent_rows"
+        )
+    warnings += outer_warnings(rows, proposed, columns, unit, linked=linked)
+    warnings += risks(rows, look.total, proposed, disclosed.frozen)
+    asks = {
+        "time": time is not None,
+        "shuffle": any(report.by_order for report in columns),
+        "keep_order": any(report.by_order for report in columns),
+        "independent_rows": better is not None if linked and unit is not None else bool(units),
+        "few_rows": look.total < SAFE_ROWS,
+    }
+    asked = frozenset(name for name, is_asked in asks.items() if is_asked)
+    return Inspection(columns, disclosed, tuple(warnings), tuple(units), asked, time)
+
+
+def is_unit(report: ColumnReport) -> bool:
+    """Whether a column is proposed as the unit."""
+    return report.do == DOES[UNIT]
+
+
+def noisy(rows: pa.Table, inspection: Inspection) -> list[str]:
+    """Return the columns of sampled rows that get noise."""
+    return [
+        each.name
+        for each in inspection.columns
+        if each.do in ("perturb", "category") and each.name in rows.column_names
+    ]
