@@ -10,6 +10,7 @@ from cornerwave.errors import SingularCovariance
 from cornerwave.noise import position_ids
 from cornerwave.spine.missing import Draws, conditional, fill_missing
 from cornerwave.vault import Vault
+from tests.panels import panel
 from tests.processor import same_lines_of
 from tests.scores import z_bound
 
@@ -193,3 +194,24 @@ def test_golden_draws(registered):
     x = np.array([[nan, 2.0, nan, 8.0], [1.0, 3.0, 0.5, 2.0], [nan, nan, 0.25, nan], [0.0] * 4])
     out = fill_missing(x, position_ids(2**40, 4), small.schema, small.draws, SECRET)
     assert out[np.isnan(x)].tolist() == GOLDEN
+
+
+def test_gaps_in_numbers_of_persons_are_advised_against_by_leaving_the_column_out(tmp_path):
+    """They cannot be hidden beside a unit: advice to do so would be refused."""
+    table = panel(persons=300, rows=5)
+    tall = table["height"].to_numpy() > 172
+    weight = pa.array(np.where(tall, np.nan, table["weight"].to_numpy()), from_pandas=True)
+    table = table.set_column(table.column_names.index("weight"), "weight", weight)
+    chosen = {"unit": "patient", "shuffle": True}
+    vault = Vault.create(tmp_path / "vault")
+    found = vault.register("t", table, **chosen).frozen.hidden
+    assert found.highest < 0.9
+    actions = {(each.action, each.columns) for each in found.remedies}
+    assert ("drop", ("weight",)) in actions
+    assert all(action != "hide" for action, _ in actions)
+    # the control: by rows they can be hidden, and are advised to be
+    rows = table.drop_columns(["patient"])
+    alone = vault.register(
+        "rows", rows, shuffle=True, independent_rows=True, unrelated=["t"]
+    ).frozen.hidden
+    assert ("hide", ("gaps of weight",)) in {(each.action, each.columns) for each in alone.remedies}

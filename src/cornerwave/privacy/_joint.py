@@ -44,7 +44,10 @@ def measure_hidden(sample: JointSample, persons: Sequence[PersonRows] = ()) -> H
         strongest={**bounds, **strongest},
         bounds=bounds,
         ceilings=ceilings,
-        remedies=(*open_remedies(sample, copy), *noisy_remedies(copy, hidden, needed)),
+        remedies=(
+            *open_remedies(sample, copy, of_persons=bool(persons)),
+            *noisy_remedies(copy, hidden, needed),
+        ),
     )
 
 

@@ -55,6 +55,10 @@ class Shown:
         return self.name
 
 
+GAPS_OF = "gaps of "
+"""How gaps are called, before the column that has them."""
+
+
 @dataclass(frozen=True)
 class OpenColumn:
     """One column of F over the sampled rows: its values as codes, and as numbers if it has some.
@@ -82,7 +86,12 @@ class OpenColumn:
         >>> OpenColumn.gaps("wage", np.array([0, 1])).name
         'gaps of wage'
         """
-        return cls(f"gaps of {column}", missing, kind="gaps")
+        return cls(f"{GAPS_OF}{column}", missing, kind="gaps")
+
+    @property
+    def column(self) -> str:
+        """The column itself, of gaps the one that has them."""
+        return self.name.removeprefix(GAPS_OF) if self.kind == "gaps" else self.name
 
     def as_part(self, of: Sequence[str]) -> "OpenColumn":
         """Return it as a part of a column, or as the difference of two.

@@ -7,7 +7,7 @@ import numpy as np
 
 from cornerwave.arrays import Floats
 from cornerwave.levels import LATTICE, THOUSANDTHS
-from cornerwave.privacy._hidden import Action, Remedy
+from cornerwave.privacy._hidden import Remedy
 from cornerwave.privacy._joint_sample import MOST_REFRESHED, JointSample, indicators
 from cornerwave.privacy._open_columns import OpenColumn, Shown
 from cornerwave.privacy._whole_copy import WholeCopy
@@ -48,10 +48,13 @@ def noisy_remedies(
             yield _measured(Remedy("together", (worst, other)), joined)
 
 
-def open_remedies(sample: JointSample, copy: WholeCopy) -> Iterator[Remedy]:
+def open_remedies(
+    sample: JointSample, copy: WholeCopy, *, of_persons: bool = False
+) -> Iterator[Remedy]:
     """Yield what can be done about the columns of F that reveal most of a column, best first.
 
-    Each is tried on the first rows of the sample, and measured as the whole is.
+    Each is tried on the first rows of the sample, and measured as the whole is. Gaps in the numbers
+    `of_persons` cannot be hidden: the column is left out.
     """
     worst = min(copy.ceilings().items(), key=lambda each: each[1], default=("", 1.0))
     if worst[1] > 1 - MUCH_REVEALED:
@@ -61,9 +64,9 @@ def open_remedies(sample: JointSample, copy: WholeCopy) -> Iterator[Remedy]:
     by_share = sorted(alone, key=lambda by: -alone[by])
     sources = dict.fromkeys(source for by in by_share for source in copy.by_open.sources[by])
     tried = [
-        _measured(remedy, WholeCopy.of(changed))
+        _measured(remedy, changed)
         for source in list(sources)[:MOST_REMEDIES]
-        for remedy, changed in _changed(trial, source)
+        for remedy, changed in _changed(trial, source, of_persons=of_persons)
     ]
     yield from sorted(tried, key=lambda each: -each.highest)[:MOST_REMEDIES]
 
@@ -76,23 +79,31 @@ def _measured(remedy: Remedy, changed: WholeCopy) -> Remedy:
     return replace(remedy, needed=LATTICE[half - 1] if half else None, highest=highest)
 
 
-def _changed(sample: JointSample, shown: Shown) -> Iterator[tuple[Remedy, JointSample]]:
-    """Yield the sample with a column of F dropped, in bands, or refreshed as a category."""
+def _changed(
+    sample: JointSample, shown: Shown, *, of_persons: bool
+) -> Iterator[tuple[Remedy, WholeCopy]]:
+    """Yield the copy with a column of F dropped, in bands, or refreshed as a category."""
     [feature] = [each for each in sample.features if each.shown == shown]
     others = [each for each in sample.features if shown not in each.sources]
     columns = (feature.name,)
-    leave_out: Action = "hide" if feature.kind == "gaps" else "drop"
-    yield Remedy(leave_out, columns), replace(sample, features=others)
-    if feature.kind == "gaps" or feature.values == len(feature.codes):  # a key is an identifier
+    numbers = {each.column for each in sample.coordinates[: len(sample.excess)]}
+    is_gaps = feature.kind == "gaps"
+    changed = WholeCopy.of(replace(sample, features=others))
+    if is_gaps and of_persons and feature.column in numbers:
+        yield Remedy("drop", (feature.column,)), changed.without(feature.column)
+    else:
+        yield Remedy("hide" if is_gaps else "drop", columns), changed
+    if is_gaps or feature.values == len(feature.codes):  # a key is an identifier
         return
     if feature.numbers is not None:
         for bands in BANDS:
             if feature.values > bands:
                 coarse = OpenColumn(feature.name, feature.banded(bands))
                 remedy = Remedy("bands", columns, bands=bands)
-                yield remedy, replace(sample, features=[*others, coarse])
+                yield remedy, WholeCopy.of(replace(sample, features=[*others, coarse]))
     if feature.values <= MOST_REFRESHED:
         none_missing = np.zeros(len(feature.codes), dtype=bool)
         own = indicators(feature.name, feature.name, feature.codes, none_missing)
         refreshed = [*sample.coordinates, *own]
-        yield Remedy("refresh", columns), replace(sample, coordinates=refreshed, features=others)
+        changed = WholeCopy.of(replace(sample, coordinates=refreshed, features=others))
+        yield Remedy("refresh", columns), changed
