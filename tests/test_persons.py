@@ -673,14 +673,6 @@ def test_a_kept_flag_that_reveals_how_much_rows_vary_raises_the_noise(vault, spr
     assert noise > 4 if raised else noise < 1.1
 
 
-def test_numbers_that_are_missing_in_secret_do_not_go_with_a_unit(vault):
-    """What is drawn by row for a gap of a constant column would differ from the other rows."""
-    table = with_gaps(panel(), "height")
-    with pytest.raises(ColumnError, match="'height': hide_missing does not go with a unit"):
-        released(vault, table, hide_missing=["height"])
-    assert not vault.datasets()
-
-
 # --- Constants, editions, updates ----------------------------------------------------------------
 
 

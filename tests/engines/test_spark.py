@@ -95,8 +95,10 @@ def test_persons_have_the_noise_and_the_histories_of_the_local_engine(
     at_a_time(SHUFFLE_CELLS=6 * 100)
     table = panel(90, np.arange(90) % 7 + 1)
     table = table.append_column("id", pa.array([f"v{n}" for n in range(table.num_rows)]))
-    file = written(with_gaps(table, "stage"), tmp_path / "panel.parquet")
+    table = with_gaps(with_gaps(table, "stage"), "weight", share=0.1)
+    file = written(table, tmp_path / "panel.parquet")
     choices = {"key": "id", "unit": "patient", "shuffle": shuffle, "keep_order": not shuffle}
+    choices["hide_missing"] = ["weight"]
     here = vault.register("people", file, few_rows=True, **choices)
     there = other.register("people", frame_of(spark, file), few_rows=True, **choices)
     assert there.frozen.to_json() == here.frozen.to_json()

@@ -387,10 +387,10 @@ def _check_units(choices: Choices) -> None:
 
 def _check_roles(roles: Mapping[str, str], choices: Choices) -> None:
     hidden = [n for n in choices.named("hide_missing") if roles[n] == PERTURBED]
-    if choices.unit and hidden:
+    if len(choices.unit) > 1 and hidden:
         raise ColumnError(
-            f"{listed(hidden)}: hide_missing does not go with a unit for numbers: what is drawn "
-            "for a gap would stand out among the other rows of the person. Let gaps be visible, "
+            f"{listed(hidden)}: hide_missing does not go with two units for numbers: what is drawn "
+            "for a gap would stand out among the other rows of the household. Let gaps be visible, "
             "fill them in before, or drop the column",
             use=("drop",),
         )

@@ -10,7 +10,7 @@ sorted_keys  the keys of a table's rows, none of them twice
 differences  two editions of a table, compared
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from cornerwave.engines._passes import (
     BatchSurveyor,
@@ -30,9 +30,11 @@ if TYPE_CHECKING:
     from cornerwave.columns import Scale, Schema
     from cornerwave.engines._passes import Engine
     from cornerwave.engines.sorted_keys import KeepKeys
+    from cornerwave.passes import Pass
     from cornerwave.sources import Progress, Source
     from cornerwave.spine.frozen import Frozen
     from cornerwave.spine.histories import HistoryRows
+    from cornerwave.spine.person_gaps import FoundGaps
     from cornerwave.spine.rows import RowSecrets
     from cornerwave.spine.survey import Survey, Surveyor
 
@@ -44,6 +46,8 @@ __all__ = [
     "constants_of",
     "survey_batch",
 ]
+
+Result = TypeVar("Result")
 
 
 def opened_frame(what: Any) -> Any:
@@ -97,7 +101,38 @@ def history_rows(
     that writes will look whether the same histories come from the registered table. Raises
     SourceChanged for rows that cannot be those of the registered table.
     """
-    from cornerwave.engines._passes import HistoryPass, registered_rows
+    from cornerwave.engines._passes import HistoryPass
+
+    pass_ = HistoryPass(frozen, secrets, tuple(ends), whole)
+    return _of_registered(pass_, source, frozen, secrets, ends)
+
+
+def found_gaps(
+    source: "Source",
+    frozen: "Frozen",
+    secrets: "RowSecrets",
+    ends: "Sequence[int]",
+    whole: str,
+) -> "FoundGaps":
+    """Return what draws for hidden gaps of persons depend on, of a table with this fingerprint.
+
+    The rows of each edition end at `ends`. Raises SourceChanged for another table.
+    """
+    from cornerwave.engines._passes import GapPass
+
+    pass_ = GapPass(frozen, secrets, tuple(ends), whole)
+    return _of_registered(pass_, source, frozen, secrets, ends)
+
+
+def _of_registered(
+    pass_: "Pass[Any, Any, Result]",
+    source: "Source",
+    frozen: "Frozen",
+    secrets: "RowSecrets",
+    ends: "Sequence[int]",
+) -> "Result":
+    """Return what a pass over the registered rows shows that has to know their editions."""
+    from cornerwave.engines._passes import registered_rows
 
     engine = engine_for(source, frozen.schema, frozen.source_types, secrets, keep_keys=None)
     if len(ends) > 1 and not engine.is_placed:
@@ -105,7 +140,7 @@ def history_rows(
             "rows of a frame have no places, by which to know the editions of persons"
         )
     with registered_rows():
-        return engine.run(HistoryPass(frozen, secrets, tuple(ends), whole))
+        return engine.run(pass_)
 
 
 def survey_source(

@@ -50,6 +50,7 @@ from cornerwave.sources import Address
 from cornerwave.spec import CopyMetadata, CopySpec
 from cornerwave.spine.frozen import Frozen
 from cornerwave.spine.histories import Histories
+from cornerwave.spine.person_gaps import FilledGaps
 from cornerwave.spine.recipe import Fingerprints, NoiseSecrets, Recipe
 from cornerwave.spine.rows import RowSecrets, group_rows, row_ids
 
@@ -70,6 +71,7 @@ class CopyPlan:
     past: Past | None
     histories: Histories | None
     histories_taken: Fingerprint | None
+    filled: FilledGaps | None
 
     def recipe(self) -> Recipe:
         """Return the recipe of the copies."""
@@ -84,6 +86,7 @@ class CopyPlan:
             past=self.past,
         )
         recipe.histories, recipe.histories_taken = self.histories, self.histories_taken
+        recipe.filled = self.filled
         return recipe
 
     def write(

@@ -55,6 +55,7 @@ _ROOMS = (
     "cornerwave.reuse.",
     "cornerwave.spine.histories",
     "cornerwave.spine.nesting",
+    "cornerwave.spine.person_gaps",
     "cornerwave.spine.person_sample",
     "cornerwave.spine.sample",
     "cornerwave.spine.survey",

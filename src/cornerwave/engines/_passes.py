@@ -33,6 +33,7 @@ from cornerwave.privacy import (
 from cornerwave.sources import Progress, Source, silent
 from cornerwave.spine.frozen import Frozen
 from cornerwave.spine.histories import CHANGED, HistoryRows, row_words, taken_from
+from cornerwave.spine.person_gaps import FoundGaps
 from cornerwave.spine.person_sample import PersonSample, PersonValues, constant_columns
 from cornerwave.spine.rows import (
     Group,
@@ -43,7 +44,7 @@ from cornerwave.spine.rows import (
     row_times,
     unit_ids,
 )
-from cornerwave.spine.sample import Sample
+from cornerwave.spine.sample import Sample, rank_draws
 from cornerwave.spine.survey import Sampler, Survey, Surveyor, no_rows
 
 
@@ -478,6 +479,40 @@ class HistoryPass(Adding[Block, HistoryRows]):
         """Return those of all rows. Raises SourceChanged for another table."""
         is_whole = self.whole is None or str(found.fingerprint) == self.whole
         if not is_whole or found.taken.rows != self.ends[-1]:
+            raise SourceChanged(CHANGED)
+        return found
+
+
+@dataclass(frozen=True, repr=False)
+class GapPass(Adding[Block, FoundGaps]):
+    """Collects what draws for hidden gaps of persons depend on; editions end at `ends`.
+
+    All columns are read, and have to have the fingerprint `whole`: draws that follow another table
+    would differ from those of other copies, and show which they are.
+    """
+
+    frozen: Frozen
+    rows: RowSecrets
+    ends: tuple[int, ...]
+    whole: str
+
+    def nothing(self) -> FoundGaps:
+        """Return what draws depend on without rows."""
+        return FoundGaps()
+
+    def of(self, block: Block, known: FoundGaps) -> FoundGaps:
+        """Collect that of some rows."""
+        schema, draws = self.frozen.schema, self.frozen.draws
+        assert draws is not None
+        group = Group.of(block.ids, block.table, schema, self.rows)
+        editions = np.searchsorted(self.ends, block.places, side="right")
+        x = self.frozen.scaled(group.numbers, rank_draws(self.rows, group.outers))
+        found = FoundGaps.of(group.ids, group.units, editions, x, schema, draws)
+        return replace(found, fingerprint=group.fingerprint(self.rows))
+
+    def finish(self, found: FoundGaps) -> FoundGaps:
+        """Return that of all rows. Raises SourceChanged for another table."""
+        if str(found.fingerprint) != self.whole:
             raise SourceChanged(CHANGED)
         return found
 

@@ -161,6 +161,7 @@ def copies_on_spark(
         past=recipe.past,
         histories=recipe.histories,
         histories_taken=recipe.histories_taken,
+        filled=recipe.filled,
     )
     if frozen.schema.order == SHUFFLE:
         buckets = bucket_count(frozen.rows, len(frozen.schema.used))

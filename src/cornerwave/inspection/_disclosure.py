@@ -269,7 +269,7 @@ class _Trial:
         Otherwise it stays as it is.
         """
         schema, gaps = self.frozen.schema, self.frozen.missing
-        if schema.unit is not None:  # those of a person's numbers cannot be hidden
+        if schema.nested:  # those of numbers of persons in households cannot be hidden
             gaps = tuple(name for name in gaps if name not in schema.perturbed)
         if self.reaches_half or not gaps:
             return self

@@ -1,6 +1,7 @@
 """THE SPINE: from rows to what registration fixes, and from rows to copies. Pure.
 
-rows         a group of rows: keys, values, pseudonyms, draws for hidden gaps
+rows         a group of rows: keys, values, pseudonyms
+missing, person_gaps    draws for hidden gaps, by row and by person
 survey       what one pass learns of a table; parts add up
 sample       samples of rows that are the same whatever parts a table comes in
 coordinates  the sampled rows of a survey, for what copies hide

@@ -40,6 +40,7 @@ from cornerwave.spine.linked import Linked, TableOfPersons
 from cornerwave.spine.missing import Draws, has_many_complete_rows
 from cornerwave.spine.person_counts import PersonCounts, persons_holding
 from cornerwave.spine.person_curves import curve_noise
+from cornerwave.spine.person_gaps import with_gaps_filled
 from cornerwave.spine.person_sample import check_persons, nested_noise, person_noise
 from cornerwave.spine.same_places import check_places
 from cornerwave.spine.survey import Survey, Surveyor
@@ -62,6 +63,7 @@ def freeze(
     for names, found in held.items():
         check_identifying(names, found, schema)
     draws = Draws.of(surveyor, survey)
+    survey = with_gaps_filled(surveyor, survey, draws)
     shown = NoisyNumbers.of(surveyor, survey, draws)
     # S >= K, and its factor L with L L' = S: the noise of a row is sqrt(v) L times white noise
     shape = _noise_shape(survey, schema, shown)
@@ -134,7 +136,10 @@ def persons_of(surveyor: Surveyor, survey: Survey) -> TableOfPersons:
     assert survey.persons is not None
     _check_size(moments, schema)
     check_persons(survey.persons, schema, linked=True)
-    shown = NoisyNumbers.of(surveyor, survey, Draws.of(surveyor, survey))
+    draws = Draws.of(surveyor, survey)
+    survey = with_gaps_filled(surveyor, survey, draws)
+    assert survey.persons is not None
+    shown = NoisyNumbers.of(surveyor, survey, draws)
     noise = _person_noise(survey, schema, _noise_shape(survey, schema, shown))
     assert noise is not None
     grid = grid_of(deviation=moments.deviation, largest=moments.largest)
@@ -150,6 +155,7 @@ def rows_beside(
         freeze_categories(names, found, surveyor.schema, types, held[names])
         for names, found in survey.tallies.items()
     ]
+    survey = with_gaps_filled(surveyor, survey, Draws.of(surveyor, survey))
     return sampled_persons(surveyor, survey, categories, noise)[0]
 
 
@@ -207,6 +213,7 @@ def shares_of_all_persons(
     frozen: Frozen, surveyor: Surveyor, survey: Survey
 ) -> dict[str, tuple[float, ...]]:
     """Return what copies at privacy 0.01, 0.02, ... hide of the persons of a survey."""
+    survey = with_gaps_filled(surveyor, survey, frozen.draws)
     return shares_of_persons(sampled_persons(surveyor, survey, frozen.categories, frozen.persons))
 
 

@@ -203,6 +203,7 @@ class Frozen:
                 "mean": self.draws.mean.tolist(),
                 "covariance": self.draws.covariance.tolist(),
                 "quantiles": self.draws.quantiles,
+                **_kept_between(self.draws),
             },
             "hidden": asdict(self.hidden),
             # nothing else of a table without a unit may change: its noise hangs on every byte
@@ -296,7 +297,17 @@ def _draws(kept: Kept, columns: int) -> Draws:
         mean=np.array(kept["mean"], dtype=np.float64),
         covariance=_square(kept["covariance"], columns),
         quantiles={name: _knots(knots) for name, knots in kept["quantiles"].items()},
+        between=_square(kept["between"], columns) if "between" in kept else None,
+        within=_square(kept["within"], columns) if "within" in kept else None,
+        constant=tuple(kept.get("constant", ())),
     )
+
+
+def _kept_between(draws: Draws) -> dict[str, Any]:
+    if draws.between is None or draws.within is None:
+        return {}
+    between, within = draws.between.tolist(), draws.within.tolist()
+    return {"between": between, "within": within, "constant": draws.constant}
 
 
 def _hidden(kept: Kept) -> Hidden:

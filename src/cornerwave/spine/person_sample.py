@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from cornerwave.arrays import Flags, Floats, Ids, Ints, Words, lengths_of
+from cornerwave.arrays import Flags, Floats, Ids, Ints, Words, lengths_of, places_among
 from cornerwave.columns import Schema
 from cornerwave.errors import ColumnError
 from cornerwave.keyed import BlockFunction, expand, room_for
@@ -126,6 +126,10 @@ class PersonSample:
         limit = chosen[first[~fits][0]] - np.uint64(1) if not fits.all() else self.limit
         found = self._take(rows if order is None else order[rows])
         return replace(found, limit=min(self.limit, limit))
+
+    def without_gaps(self, numbers: int) -> "PersonSample":
+        """Return the rows that miss none of the first numbers."""
+        return self._take(np.flatnonzero(~np.isnan(self.numbers[:numbers]).any(axis=0)))
 
     def at_most(self, rows: int) -> "PersonSample":
         """Return a sample of fewer rows."""
@@ -288,6 +292,12 @@ class PersonValues:
         """Return the values of some of the columns."""
         places = [self.columns.index(name) for name in columns]
         return PersonValues(tuple(columns), self.units, self.values[places])
+
+    def filled_by(self, other: "PersonValues") -> int:
+        """Return how many persons have a value there, and none here, though they are here."""
+        here = places_among(self.units, other.units)
+        new = (other.values != 0).any(axis=0) & (here >= 0)
+        return int(np.count_nonzero(new & (self.values[:, here] == 0).any(axis=0)))
 
     def to_bytes(self) -> bytes:
         """Return what a ledger keeps."""

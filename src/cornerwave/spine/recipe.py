@@ -48,6 +48,7 @@ from cornerwave.spine.frozen import Frozen
 from cornerwave.spine.histories import CHANGED, Histories, taken_from
 from cornerwave.spine.look import describe, field_of
 from cornerwave.spine.missing import fill_missing
+from cornerwave.spine.person_gaps import FilledGaps
 from cornerwave.spine.rows import Group, RowSecrets, group_rows, pseudonyms, row_times
 from cornerwave.spine.sample import rank_draws
 
@@ -120,6 +121,8 @@ class Recipe:
         """The categories of all persons: they are filled in if the table needs them."""
         self.histories_taken: Fingerprint | None = None
         """What they were taken from, if the table was not checked then: it is when this writes."""
+        self.filled: FilledGaps | None = None
+        """What stands in the hidden gaps of persons: it is filled in if the table needs it."""
         self._pasts: list[HistoryReader] = []
         self.row_secrets, self._noise_secrets = rows, noise
         self._levels = sorted({each.level.noise for each in self.wanted})
@@ -247,10 +250,9 @@ class Recipe:
 
     def perturbed(self, group: Group) -> list[Floats]:
         """Return the numbers (N, rows) with noise on the grid, for each level, ascending."""
-        frozen, secrets = self.frozen, self._noise_secrets
+        frozen = self.frozen
         scaled = frozen.scaled(group.numbers, rank_draws(self.row_secrets, group.outers))
-        filled = fill_missing(scaled, group.ids, frozen.schema, frozen.draws, secrets.missing)
-        x = np.ascontiguousarray(filled)
+        x = np.ascontiguousarray(self._filled(group, scaled))
         copies = {index: self._memory.lend(x.shape) for index in self._reading.wanted}
         if frozen.persons is None:
             self._add_noise(group.ids, x, copies)
@@ -259,6 +261,19 @@ class Recipe:
         if self.past is not None:
             self._carry_over(self.past, group, x, copies)
         return [copies[lattice_index(noise)] for noise in self._levels]
+
+    def _filled(self, group: Group, x: Floats) -> Floats:
+        """Return numbers with what stands in their hidden gaps."""
+        frozen, secret = self.frozen, self._noise_secrets.missing
+        if not self.needs_gaps_filled:
+            return fill_missing(x, group.ids, frozen.schema, frozen.draws, secret)
+        assert self.filled is not None
+        return self.filled.put(x, group.ids, frozen.schema)
+
+    @property
+    def needs_gaps_filled(self) -> bool:
+        """Whether what stands in a hidden gap depends on other rows of the person."""
+        return self.frozen.persons is not None and self.frozen.draws is not None
 
     def _add_noise(self, ids: Ids, x: Floats, copies: Mapping[int, Floats]) -> None:
         """Fill in the numbers with the noise of their rows."""

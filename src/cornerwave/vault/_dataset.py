@@ -10,7 +10,7 @@ from typing import Any
 from cornerwave.choices import names_of
 from cornerwave.columns import Finish, listed
 from cornerwave.editions import REGISTERED, Edition, Portion, changing, moving, pooled, portion
-from cornerwave.engines import history_rows
+from cornerwave.engines import found_gaps, history_rows
 from cornerwave.engines.local import write_as_copied
 from cornerwave.errors import DatasetClosed, LevelError, NoSuchRecipient, VaultError, nearest, warn
 from cornerwave.ledger import Entry, Holding, Key, Ledger, check_name, closed_message, work_folder
@@ -163,7 +163,18 @@ class Dataset:
         """The table so far. Raises SourceError if it is not where it was."""
         return self.parts.of(self.portion())
 
-    def add_histories(self, recipe: Recipe, rows: Portion) -> None:
+    def add_rows_of_persons(self, recipe: Recipe, rows: Portion) -> None:
+        """Give a recipe what it needs of the other rows of persons."""
+        self._add_histories(recipe, rows)
+        if recipe.needs_gaps_filled and (draws := self.frozen.draws) is not None:
+            editions, secrets = self.editions[: rows.edition], RowSecrets.of(self._key.derive)
+            source = self.parts.of(self.portion(edition=rows.edition))
+            ends = [each.rows for each in editions]
+            found = found_gaps(source, self.frozen, secrets, ends, editions[-1].whole)
+            missing = recipe.noise_secrets.missing
+            recipe.filled = found.filled(self.frozen.schema, draws, missing)
+
+    def _add_histories(self, recipe: Recipe, rows: Portion) -> None:
         """Give a recipe the categories of all persons, of the whole table, if it needs them."""
         if not recipe.needs_histories:
             return

@@ -147,7 +147,8 @@ def _compared(
             known = known.as_measured
         kept[ROWS] = known.to_bytes()
     if survey.constants is not None and (content := ledger.attachment(entry, PERSONS)) is not None:
-        kept[PERSONS] = _still_constant(content, survey.constants).to_bytes()
+        hiding = [name for name in survey.constants.columns if _hides_gaps(dataset.frozen, name)]
+        kept[PERSONS] = _still_constant(content, survey.constants, hiding=hiding).to_bytes()
     if survey.outer_constants is not None and (content := ledger.attachment(entry, OUTERS)):
         kept[OUTERS] = _still_constant(content, survey.outer_constants, "household").to_bytes()
     if survey.nesting is not None and (content := ledger.attachment(entry, NESTING)):
@@ -165,10 +166,27 @@ def _outer_constant(frozen: Frozen) -> list[str]:
     return [frozen.schema.perturbed[i] for i in frozen.persons.outer_constant if shape[i, i] > 0]
 
 
-def _still_constant(content: bytes, new: PersonValues, who: str = "person") -> PersonValues:
-    """Return the constants of old and new rows. Raises ColumnError if one is none any more."""
+def _hides_gaps(frozen: Frozen, name: str) -> bool:
+    return frozen.schema.column(name).hide_missing
+
+
+def _still_constant(
+    content: bytes, new: PersonValues, who: str = "person", hiding: Sequence[str] = ()
+) -> PersonValues:
+    """Return the constants of old and new rows. Raises ColumnError if one is none any more.
+
+    Or if persons without a value get one in a column whose gaps are hidden: so far a draw stands
+    there, in all of their rows.
+    """
     known = PersonValues.read(content).only(new.columns)
     both = known + new
+    for name in hiding:
+        if filled := known.only([name]).filled_by(new.only([name])):
+            raise ColumnError(
+                f"{name!r}: new rows have a value for {filled:,} persons who had none so far, and "
+                "copies hide that: a draw stands in their rows, and the value would reveal it. "
+                "Leave these cells empty, or register the table anew"
+            )
     if both.varying:
         raise ColumnError(
             f"{listed(sorted(both.varying))}: so far the same in all rows of a {who}, so that "

@@ -124,6 +124,14 @@ def _check_units(sources: Mapping[str, tuple[Source, Schema]]) -> None:
                 f"table {table!r} has two units, {listed(decided.nested)}, and linked tables share "
                 "one; name the one that all tables have"
             )
+        hiding = [name for name in decided.perturbed if decided.column(name).hide_missing]
+        if hiding and decided.unit is not None:
+            raise ColumnError(
+                f"{listed(hiding)} in table {table!r}: hide_missing does not go with linked tables "
+                "for numbers: what is drawn for a gap follows the columns of the table, not those "
+                "of other tables. Let gaps be visible, fill them in before, or drop the column",
+                use=("drop",),
+            )
         if decided.unit is None:
             warn(
                 f"{table!r} has no column {' or '.join(map(repr, units))}, so each of its rows is "

@@ -184,6 +184,13 @@ def _check_persons_can_change(dataset: "Dataset") -> None:
             "appended, but rows that are there cannot be changed. Append, or register the table "
             "anew"
         )
+    hiding = [n for n in frozen.schema.perturbed if frozen.schema.column(n).hide_missing]
+    if hiding:
+        raise ColumnError(
+            f"{dataset.name!r} hides which values of {listed(hiding)} are missing: what stands in "
+            "a gap follows the person's other rows, and if these changed, it would, and show that "
+            "it is none. Append new rows, or register with visible gaps"
+        )
     if frozen.categories:
         names = [name for group in frozen.categories for name in group.columns]
         raise ColumnError(
