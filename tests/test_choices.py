@@ -119,11 +119,17 @@ COLUMN_OF = {
     "keep": "d",
     "categorical": "c",
 }
-COLUMN_OF |= {"uniform": "c"}
-MADE = {"time": "x", "min_count": 5, "together": (("c", "d"),), "released_as": {"x": "NAME"}}
+COLUMN_OF |= {"uniform": "c", "derive": "d"}
+MADE = {
+    "follows": {"d": "c"},
+    "time": "x",
+    "min_count": 5,
+    "together": (("c", "d"),),
+    "released_as": {"x": "NAME"},
+}
 
 
-BESIDE = {"key_as_is": {"key": "id"}, "time": {"unit": ("id",)}}
+BESIDE = {"derive": {"follows": {"d": "c"}}, "key_as_is": {"key": "id"}, "time": {"unit": ("id",)}}
 """What a choice needs beside it."""
 
 

@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 
 from cornerwave import document as doc
-from cornerwave.choices import CATEGORY, KEPT, PERTURBED, UNIFORM, UNIT
+from cornerwave.choices import CATEGORY, DERIVED, KEPT, PERTURBED, UNIFORM, UNIT
 from cornerwave.document import DAY, count, is_date, moment, seconds_of
 from cornerwave.documents import page
 from cornerwave.errors import BiasWarning, ColumnError, OutputError, SourceError
@@ -161,6 +161,12 @@ def what(about: ColumnMetadata) -> str:
         pooled = ", rare values pooled" if about.pooled else ""
         number = "?" if about.categories is None else about.categories
         return f"category of {number} values, some redrawn{joined}{pooled}"
+    if role == DERIVED:
+        bands = ""
+        if about.limits:
+            limits = ", ".join(_value(limit, None) for limit in about.limits)
+            bands = f", with another value from each of {limits} on"
+        return f"follows from {about.follows}: computed from the copy’s {about.follows}{bands}"
     if role == KEPT:
         return "unchanged"
     if role == UNIT and about.pseudonym:
@@ -199,6 +205,8 @@ def mind(about: ColumnMetadata, noise: float) -> str:
         weaker = f"relations to other columns are weaker by the factor {(1 + noise) ** -0.5:.3g}"
         even = about.base == UNIFORM
         return f"shares are drawn towards each other, and {weaker}" if even else weaker
+    if role == DERIVED:
+        return f"as uncertain as {about.follows}; ask the miner about {about.follows}"
     if role != PERTURBED:
         return ""
     lines = [_spread_of(about, noise)]

@@ -17,6 +17,7 @@ from typing import Any, cast
 
 from cornerwave.choices import (
     CATEGORY,
+    DERIVED,
     KEPT,
     KEY,
     MARGINAL,
@@ -169,7 +170,7 @@ _MOST_NOISE, _LEAST_RETENTION = 1000.0, 0.01
 _FINEST, _COARSEST = 1e-100, 1e100
 """Steps of all types lie between: those of decimals are 1e-76 to 1e76. Squares do not overflow."""
 _MOST_SCORES = 1 << 16
-_ROLES = (PERTURBED, CATEGORY, KEPT, KEY, UNIT)
+_ROLES = (PERTURBED, CATEGORY, KEPT, KEY, UNIT, DERIVED)
 _SHARE = Number(0.0, 1.0, "a number from 0 to 1")
 _NOISE = Number(1e-300, _MOST_NOISE, "a finite number greater than 0, at most 1000")
 _FINITE = Number(-_MOST, _MOST, "a finite number")
@@ -192,8 +193,9 @@ class ColumnMetadata:
     that of columns of linked tables, called TABLE.COLUMN as there, in rows joined by their person.
     `spread` is how it was drawn together after the noise, before it was `rounded` and `clipped`.
     A category that was not retained was drawn from `base`, over `categories` values, `together`
-    with other columns. `marks` are what is missing in the source, `source` its name there, `about`
-    a sentence for readers.
+    with other columns. A derived column `follows` another one of the copy, of a number with one
+    value for each of the intervals between `limits`. `marks` are what is missing in the source,
+    `source` its name there, `about` a sentence for readers.
     """
 
     role: str | None = stated(OneOf(*_ROLES))
@@ -227,6 +229,10 @@ class ColumnMetadata:
     categories: int | None = stated(OrNull(Whole("a number of values")))
     together: tuple[str, ...] | None = stated(
         OrNull(ListOf(Text(printable=False), "a list of columns")), always_of=(CATEGORY,)
+    )
+    follows: str | None = stated(_NAME)
+    limits: tuple[float, ...] | None = stated(
+        OrNull(ListOf(_FINITE, "ascending numbers", None, True))
     )
     about: str | None = stated(Text(printable=False))
 

@@ -30,6 +30,7 @@
                  _noise_free               what has no noise, and the copy smoothed over it
                  _groupings                ways to group rows by it, and which are worth an estimate
                  _attacks, _fits           the attacks, and the estimators that they use
+                 _derived                  columns that follow from others
     persons:     _linked                   what copies hide of a person whose rows are linked
                  _other_tables             what copies of other tables show of the same persons
 

@@ -434,12 +434,15 @@ class _Kinds:
         everywhere = set.intersection(*held)
         shared = [n for n in tables[0].schema.names if n in everywhere and n not in names]
         hidden = [n for n in shared if any(about.pseudonym for about in stated.each(n))]
-        categories = stated.categories([n for n in shared if n not in hidden], tables)
+        derived = stated.derived(shared)
+        own = [name for name in shared if name not in {*hidden, *derived}]
+        categories = stated.categories(own, tables)
         refreshed = {name for group in categories for name in group}
         numbers = [
             name
             for name in shared
-            if name not in (*hidden, *refreshed)
+            if name in own
+            and name not in refreshed
             and all(is_number(table.schema.field(name).type) for table in tables)
         ]
         apart = {name: why for name in numbers if (why := stated.apart(name))}
@@ -447,9 +450,12 @@ class _Kinds:
         left_out = {name: why for name, why in reasons.items() if why}
         left_out |= {name: f"{name} has pseudonyms in copies" for name in hidden}
         left_out |= {
+            name: f"{name} follows from {of}, which is judged" for name, of in derived.items()
+        }
+        left_out |= {
             name: f"{name} is not a number, or not a category, in every file"
             for name in shared
-            if name not in {*numbers, *refreshed, *hidden}
+            if name in own and name not in {*numbers, *refreshed}
         }
         compared = tuple(name for name in numbers if name not in {*left_out, *apart})
         if not compared and not categories and not apart:

@@ -39,6 +39,7 @@ from cornerwave.audit._chance import (
     run_all,
 )
 from cornerwave.audit._coalitions import Gain, Posterior, attack_sample, hidden, measure_gains
+from cornerwave.audit._derived import DERIVED_FAMILIES, DerivedEvidence
 from cornerwave.audit._everything import gather_everything
 from cornerwave.audit._guesses import CategoriesRead, CategoryCodes, Guessed, Guesses, guess_all
 from cornerwave.audit._linked import LINKED_FAMILIES, WORDS, LinkedAudit, LinkedEvidence
@@ -55,7 +56,7 @@ from cornerwave.audit._row_checks import check_order
 from cornerwave.audit._stated import with_metadata
 from cornerwave.audit._sums import Statistics
 from cornerwave.audit._whole import WHOLE_FAMILIES, Left
-from cornerwave.choices import KEPT, KEY, UNIT
+from cornerwave.choices import DERIVED, KEPT, KEY, UNIT
 from cornerwave.errors import SourceError
 from cornerwave.sources import Progress, silent
 
@@ -303,6 +304,7 @@ def audit_aligned(
         mixed=(
             *mixed,
             *run_all(WHOLE_FAMILIES, whole, SHARE),
+            *run_all(DERIVED_FAMILIES, DerivedEvidence.of(aligned), SHARE),
             *(run_all(LINKED_FAMILIES, together, SHARE) if together else ()),
         ),
         privacy=aligned.stated.whole,
@@ -452,9 +454,11 @@ def _vague_gains(numbers: NumberAudit | None) -> dict[str, str]:
 
 
 def _as_it_is(aligned: Aligned, name: str) -> bool:
-    """Whether every copy that states anything about a column states that it was not perturbed."""
+    """Whether all copies that state anything about a column state that it was not perturbed, or
+    follows from another one, which is checked.
+    """
     roles = [role for part in name.split("+") for role in aligned.stated.roles(part)]
-    return bool(roles) and all(role in (KEPT, KEY, UNIT) for role in roles)
+    return bool(roles) and all(role in (KEPT, KEY, UNIT, DERIVED) for role in roles)
 
 
 def _unmeasured(

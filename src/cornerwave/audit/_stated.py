@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from cornerwave.arrays import Floats
-from cornerwave.choices import CATEGORY, KEPT, KEY
+from cornerwave.choices import CATEGORY, DERIVED, KEPT, KEY
 from cornerwave.columns import SameSpread, is_category
 from cornerwave.errors import LevelError, SourceError
 from cornerwave.levels import Level
@@ -113,6 +113,16 @@ class Stated:
         """Whether a copy states that a column holds pseudonyms of the source's keys."""
         return bool(self.column(copy, name).pseudonym)
 
+    def derived(self, shared: Sequence[str]) -> dict[str, str]:
+        """Return the columns that all copies state to follow from another one, and from which."""
+        found = {}
+        for name in shared:
+            sources = {about.follows for about in self.each(name) if about.role == DERIVED}
+            source = sources.pop() if len(sources) == 1 else None
+            if self.roles(name) == {DERIVED} and source is not None and source in shared:
+                found[name] = source
+        return found
+
     def excess(self, names: Sequence[str]) -> Floats:
         """Return by how much the noise of numbers exceeds their covariance, as stated, (N, N)."""
         stated = [next((a.excess for a in self.each(name) if a.excess), {}) for name in names]
@@ -194,7 +204,9 @@ def _metadata_of(copy: Source) -> CopyMetadata:
     names = _names(stated, copy.schema.names)
     columns = {
         names.get(name, name): replace(
-            about, together=tuple(names.get(n, n) for n in about.together or ()) or None
+            about,
+            together=tuple(names.get(n, n) for n in about.together or ()) or None,
+            follows=about.follows and names.get(about.follows, about.follows),
         )
         for name, about in stated.columns.items()
     }

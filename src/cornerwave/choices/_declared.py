@@ -17,7 +17,7 @@ from cornerwave.errors import ColumnError
 from cornerwave.kinds import Kind, ListOf, OneOf, Text, Whole
 
 PERTURBED, CATEGORY, KEY, KEPT, DROPPED = "perturbed", "category", "key", "kept", "dropped"
-UNIT = "unit"
+UNIT, DERIVED = "unit", "derived"
 """The roles of columns."""
 MARGINAL, UNIFORM = "marginal", "uniform"
 TRANSFORMS = ("log1p", "rank")
@@ -32,6 +32,7 @@ DOES = {
     UNIT: "unit",
     KEPT: "keep",
     DROPPED: "drop",
+    DERIVED: "derive",
 }
 """What a schema file calls the roles."""
 DECIDE = "decide"
@@ -64,7 +65,7 @@ _TRANSFORM = OneOf(*TRANSFORMS)
 _ORDER = OneOf(*ORDERS)
 _GROUPS = ListOf(ListOf(Text(printable=False), ""), 'lists of names, as in [["a", "b"]]')
 _NOT_EMPTY = Text("a text that is not empty", printable=False, least=1)
-_ALL_ROLES = (PERTURBED, CATEGORY, KEY, UNIT, KEPT)
+_ALL_ROLES = (PERTURBED, CATEGORY, KEY, UNIT, KEPT, DERIVED)
 
 
 @dataclass(frozen=True)
@@ -201,6 +202,23 @@ class Choices:
         "perturb: add noise",
         roles=(PERTURBED,),
         option=None,
+    )
+    derive: tuple[str, ...] = _do(
+        DERIVED,
+        "Recompute a column in copies from the column that it follows",
+        "derive: recompute from the column that it follows",
+        roles=(DERIVED,),
+        option=None,
+    )
+    follows: Mapping[str, str] = declared(
+        "Recompute a band, a label or a code in copies from the column that it follows",
+        VALUES,
+        kind=_NOT_EMPTY,
+        value="age",
+        roles=(DERIVED,),
+        metavar="COLUMN=OTHER",
+        label="Follows from",
+        asked=True,
     )
     together: tuple[tuple[str, ...], ...] = declared(
         "Refresh category columns as one, so that their association survives",
@@ -413,6 +431,7 @@ class ChoiceArguments(TypedDict, total=False):
     drop: Iterable[str]
     keep: Iterable[str]
     categorical: Iterable[str]
+    follows: Mapping[str, str] | None
     together: Iterable[Iterable[str]]
     uniform: Iterable[str]
     hide_missing: Iterable[str]

@@ -168,6 +168,7 @@ def _registered(dataset: "Dataset", done: str) -> Iterator[str]:
     for what, groups in (
         ("perturbed", [(name,) for name in frozen.schema.perturbed]),
         ("refreshed", frozen.schema.categories),
+        ("derived", [(f"{c.name} from {c.follows}",) for c in frozen.schema.derived]),
         ("released unchanged", [(name,) for name in frozen.schema.kept]),
         ("key, a pseudonym in copies", [(pseudonym,)] if pseudonym else []),
         ("key, released unchanged", [(n,) for n in frozen.schema.unchanged if n == key]),

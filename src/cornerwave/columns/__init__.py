@@ -28,6 +28,13 @@ from cornerwave.columns._encoded import (
     tally,
 )
 from cornerwave.columns._finish import Finish, Limits, chosen_in, settled, wide_type
+from cornerwave.columns._follows import (
+    Derived,
+    Followed,
+    derived_from_category,
+    derived_from_number,
+    limit_between,
+)
 from cornerwave.columns._scale import (
     KNOTS,
     LOG1P_ENDS,
@@ -100,10 +107,12 @@ __all__ = [
     "AsLeft",
     "Categories",
     "Column",
+    "Derived",
     "Distinct",
     "Encoded",
     "Fingerprint",
     "Finish",
+    "Followed",
     "Knots",
     "Limits",
     "RankDraws",
@@ -124,6 +133,8 @@ __all__ = [
     "check_rows",
     "chosen_in",
     "decide",
+    "derived_from_category",
+    "derived_from_number",
     "ends_of",
     "exponentials",
     "fill_floats",
@@ -136,6 +147,7 @@ __all__ = [
     "is_text",
     "key_ids",
     "knot_scores",
+    "limit_between",
     "listed",
     "macs",
     "one_chunk",

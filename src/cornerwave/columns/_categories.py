@@ -123,7 +123,7 @@ class Categories:
         """Return what is kept in the ledger."""
         return {
             "columns": list(self.columns),
-            "values": [_packed(values) for values in self.values],
+            "values": [packed(values) for values in self.values],
             "combinations": self.combinations.tolist(),
             "counts": list(self.counts),
             "base": self.base,
@@ -150,7 +150,7 @@ class Categories:
         combinations = np.array(kept["combinations"], dtype=np.int64).reshape(-1, len(columns))
         return cls(
             columns=columns,
-            values=tuple(_unpacked(text) for text in kept["values"]),
+            values=tuple(unpacked(text) for text in kept["values"]),
             combinations=combinations,
             counts=tuple(kept["counts"]),
             base=kept["base"],
@@ -202,7 +202,12 @@ def _places_of(values: Ints, codes: Codes, number: int) -> tuple[Codes, Ints]:
     return places, occurring[:count]
 
 
-def _packed(values: pa.Array) -> str:
+KeptValues = str
+"""Values as the ledger keeps them."""
+
+
+def packed(values: pa.Array) -> KeptValues:
+    """Return values as the ledger keeps them."""
     batch = pa.record_batch([values], names=["values"])
     with pa.BufferOutputStream() as stream:
         with pa.ipc.new_stream(stream, batch.schema) as writer:
@@ -210,7 +215,8 @@ def _packed(values: pa.Array) -> str:
         return base64.b64encode(stream.getvalue()).decode()
 
 
-def _unpacked(text: str) -> pa.Array:
+def unpacked(text: KeptValues) -> pa.Array:
+    """Return what `packed` wrote."""
     with pa.ipc.open_stream(pa.py_buffer(base64.b64decode(text))) as reader:
         return reader.read_all().column("values").combine_chunks()
 

@@ -1,8 +1,9 @@
-"""What happens to each column: perturbed, refreshed, key, kept or dropped, and nothing else.
+"""What happens to each column: perturbed, refreshed, derived, key, kept or dropped, nothing else.
 
     numbers, dates, times        perturbed, jointly
     text, booleans, categories   refreshed, each by itself or some together; every
                                  dictionary-encoded column is a category
+    named as following another   recomputed in each copy from that one
     anything else                must be named: key, kept or dropped
 
 Nothing is released unperturbed unless the owner chose so. A column that can be neither
@@ -19,6 +20,7 @@ import pyarrow as pa
 from cornerwave.choices import (
     CATEGORY,
     DECLARED,
+    DERIVED,
     DROPPED,
     KEPT,
     KEY,
@@ -44,6 +46,7 @@ _ROLES = {
     UNIT: "the unit",
     KEPT: "kept",
     DROPPED: "dropped",
+    DERIVED: "derived",
 }
 
 
@@ -54,7 +57,7 @@ class Column:
     `shown` if it is in the copies; `declared` if the owner called it a category. The last five
     are what copies look like, and no noise depends on them: whether a number is rounded (None:
     where a miner loses nothing by it), its bounds, its type and its name, and whether a key or unit
-    leaves as it is instead of as a pseudonym.
+    leaves as it is instead of as a pseudonym. A derived column `follows` another one.
     """
 
     name: str
@@ -71,6 +74,7 @@ class Column:
     released_type: str | None = None
     released_as: str | None = None
     as_is: bool = False
+    follows: str | None = None
 
     @property
     def uniform(self) -> bool:
@@ -128,6 +132,11 @@ class Schema:
     def kept(self) -> list[str]:
         """The columns that are released as they are."""
         return self._names(KEPT)
+
+    @property
+    def derived(self) -> list[Column]:
+        """The columns that copies recompute from another one."""
+        return [column for column in self.columns if column.role == DERIVED]
 
     @property
     def categories(self) -> list[tuple[str, ...]]:
@@ -188,16 +197,19 @@ class Schema:
 
     @property
     def used(self) -> list[str]:
-        """The columns that are read: all but the dropped."""
-        return [column.name for column in self.columns if column.role != DROPPED]
+        """The columns that are read: all but the dropped, and the derived ones."""
+        return [c.name for c in self.columns if c.role not in (DROPPED, DERIVED)]
 
     @property
     def looked_at(self) -> list[str]:
-        """The columns that registration reads: dropped ones too, which may name units."""
+        """The columns that registration reads: derived ones, and dropped ones, which may name
+        units.
+        """
+        read = [*self.used, *(column.name for column in self.derived)]
         if self.independent_rows and self.unit is None:
-            return self.used
+            return read
         dropped = [column for column in self.columns if column.role == DROPPED]
-        return [*self.used, *(c.name for c in dropped if type_named(c.type) is not None)]
+        return [*read, *(c.name for c in dropped if type_named(c.type) is not None)]
 
     @property
     def shown(self) -> list[Column]:
@@ -306,6 +318,10 @@ def _role(part: pa.Field, choices: Choices) -> str:
         return role
     if name in choices.drop and name != choices.time:
         return DROPPED
+    if name in choices.follows or name in choices.derive:
+        if pa.types.is_nested(plain):
+            raise ColumnError(f"{name!r}: a nested column ({part.type}) cannot be derived; drop it")
+        return DERIVED
     if name in choices.keep:
         if pa.types.is_nested(part.type):
             raise ColumnError(f"{name!r}: a nested column ({part.type}) cannot be kept; drop it")
@@ -334,6 +350,12 @@ def _check_choices(choices: Choices, present: Sequence[str]) -> None:
         )
     if both := sorted(set(choices.keep) & {*choices.drop, choices.key}):
         raise ColumnError(f"{listed(both)}: kept and also dropped or the key; choose one")
+    others = sorted({*choices.follows.values()} - {*present})
+    if others:
+        raise ColumnError(
+            f"follows: no column {listed(others)}; the table has {listed(present)}"
+            f"{nearest(others[0], present)}"
+        )
     _check_units(choices)
     if choices.time is not None and not choices.unit:
         raise ColumnError(
@@ -394,6 +416,17 @@ def _check_roles(roles: Mapping[str, str], choices: Choices) -> None:
             "fill them in before, or drop the column",
             use=("drop",),
         )
+    for name in (name for name, role in roles.items() if role == DERIVED):
+        other = choices.follows.get(name)
+        if other is None:
+            raise ColumnError(
+                f"{name!r}: a derived column follows another one; name that", use=("follows",)
+            )
+        if roles[other] not in (PERTURBED, CATEGORY):
+            raise ColumnError(
+                f"{name!r} follows {other!r}, which is {_ROLES[roles[other]]}; a column can follow "
+                "a number with noise or a category"
+            )
     for choice in _NAMING:
         allowed = DECLARED[choice].roles
         for name in choices.named(choice):

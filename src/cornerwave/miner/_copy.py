@@ -324,8 +324,9 @@ def _unknown(name: str, source: Source, columns: Mapping[str, CopyColumn]) -> Co
     if name not in source.schema.names:
         return ColumnError(f"no column {name!r}; {have}")
     return ColumnError(
-        f"{name!r} is a key, or was added to the copy, whose metadata does not state its noise. A "
-        "function of noisy values has a noise of its own: estimate first, then compute. For a sum "
+        f"{name!r} is a key, or was added to the copy, or follows from another column, and the "
+        "metadata does not state its noise. A function of noisy values has a noise of its own: "
+        "estimate first, then compute. For a sum "
         "or a multiple of perturbed columns, add its name to the columns of metadata= with the "
         f"role perturbed; {have}"
     )

@@ -3,6 +3,7 @@
     perturbed  Y = X + W, W ~ N(0, noise K), perhaps as c + f (Y - c)   numeric
     category   retained with probability `retention`, else redrawn      category
     kept       unchanged: noise 0, retention 1                          either
+    derived    computed from another column of the copy: ask about that one    left out
     key        identifies rows; there is nothing to estimate            left out
 
 The metadata is inside a Parquet or Arrow file, beside a CSV, or given by the recipient.
@@ -20,7 +21,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from cornerwave.arrays import Floats
-from cornerwave.choices import CATEGORY, KEPT, KEY, MARGINAL, PERTURBED, UNIT
+from cornerwave.choices import CATEGORY, DERIVED, KEPT, KEY, MARGINAL, PERTURBED, UNIT
 from cornerwave.columns import KNOTS, SameSpread, is_number, type_named
 from cornerwave.errors import BiasWarning, ColumnError, LevelError, SourceError
 from cornerwave.levels import THOUSANDTHS, Level
@@ -203,7 +204,7 @@ def columns_of(
             continue
         known = metadata.column(part.name)
         role = known.role or (PERTURBED if is_number(part.type) else CATEGORY)
-        if role in (KEY, UNIT):
+        if role in (KEY, UNIT, DERIVED):
             continue
         columns[part.name] = CopyColumn(
             part.name,

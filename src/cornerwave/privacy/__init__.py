@@ -3,7 +3,8 @@
     _open_columns   what a copy shows without noise, F: columns, gaps, parts
     _revealed       what F reveals, by any function of it: _anova, _regressions, _variance_cells
     _whole_copy     what all columns together leave hidden at each level: THE FORMULA
-    _joint          that, measured from sampled rows (_joint_sample, _covariances, _remedies)
+    _joint          that, measured from sampled rows (_joint_sample, _covariances, _computed,
+                    _remedies)
     _hidden         that, as it is recorded and put into words
     _row_order      what the order of the rows reveals, near and far (_distant_rows, _ties)
     _edition_order  and that of rows of several editions
@@ -57,7 +58,7 @@ from cornerwave.privacy._joint import (
     measure_hidden,
     shares_of_persons,
 )
-from cornerwave.privacy._joint_sample import NUMBERS, Coordinate, JointSample, indicators
+from cornerwave.privacy._joint_sample import NUMBERS, Computed, Coordinate, JointSample, indicators
 from cornerwave.privacy._open_columns import MOST_VALUES, OpenColumn, Shown, standardised
 from cornerwave.privacy._persons import PersonRows, hidden_of_persons
 from cornerwave.privacy._revealed import reveal
@@ -88,6 +89,7 @@ __all__ = [
     "Beside",
     "CategoryDistribution",
     "Coalition",
+    "Computed",
     "Coordinate",
     "DistantRows",
     "FirstRows",

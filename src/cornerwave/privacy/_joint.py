@@ -26,6 +26,9 @@ def measure_hidden(sample: JointSample, persons: Sequence[PersonRows] = ()) -> H
     hidden = copy.hidden()
     for each in persons:
         of_persons = hidden_of_persons(each)
+        for name, sources in copy.computed.sources.items():
+            known = [of_persons[source] for source in sources if source in of_persons]
+            of_persons |= {name: np.min(known, axis=0)} if known else {}
         hidden = {name: np.minimum(own, of_persons.get(name, own)) for name, own in hidden.items()}
     ceilings = copy.ceilings()
     if persons:  # with noise 999, hardly more than the rows of a person show anyway

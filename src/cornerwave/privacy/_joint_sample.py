@@ -37,17 +37,38 @@ class Coordinate:
 
 
 @dataclass(frozen=True)
+class Computed:
+    """What copies show of a `column` that they compute from noisy ones, over the sampled rows.
+
+    It has no noise of its own: `sources` are the columns that it is computed from, by the names of
+    their coordinates; `number` is the one that it follows, if it is one.
+    """
+
+    column: str
+    values: Floats
+    sources: tuple[str, ...]
+    number: Floats | None = None
+
+    def first(self, rows: int) -> "Computed":
+        """Return the first rows of the sample."""
+        number = None if self.number is None else self.number[:rows]
+        return replace(self, values=self.values[:rows], number=number)
+
+
+@dataclass(frozen=True)
 class JointSample:
     """A sample of a table's rows: coordinates that get noise, the numbers first, and F.
 
     `excess` (N, N) is by how much the shape of the noise exceeds the covariance of the numbers,
-    on the scale of their deviations; the table has `rows` rows.
+    on the scale of their deviations; the table has `rows` rows. `computed` follows from the
+    coordinates.
     """
 
     coordinates: Sequence[Coordinate]
     excess: Floats
     features: Sequence[OpenColumn] = ()
     rows: int | None = None
+    computed: Sequence[Computed] = ()
 
     def first(self, rows: int) -> "JointSample":
         """Return the first rows of the sample."""
@@ -55,6 +76,7 @@ class JointSample:
             self,
             coordinates=[replace(each, values=each.values[:rows]) for each in self.coordinates],
             features=[each.first(rows) for each in self.features],
+            computed=[each.first(rows) for each in self.computed],
         )
 
 

@@ -39,7 +39,8 @@ def noisy_remedies(
     """Yield what would lower the noise for half of every column, if it is raised at all."""
     if needed[HALF - 1] == HALF or copy.even or not copy.categories:
         return
-    worst = min(hidden, key=lambda name: hidden[name][HALF])
+    # what is computed is hidden as its sources are
+    worst = min(copy.names, key=lambda name: hidden[name][HALF])
     shares = copy.predicted_by(worst)
     for other in sorted(shares, key=lambda name: -shares[name])[:MOST_REMEDIES]:
         yield _measured(Remedy("drop", (other,)), copy.without(other))
@@ -56,7 +57,8 @@ def open_remedies(
     Each is tried on the first rows of the sample, and measured as the whole is. Gaps in the numbers
     `of_persons` cannot be hidden: the column is left out.
     """
-    worst = min(copy.ceilings().items(), key=lambda each: each[1], default=("", 1.0))
+    ceilings = {name: copy.ceilings()[name] for name in copy.names}
+    worst = min(ceilings.items(), key=lambda each: each[1], default=("", 1.0))
     if worst[1] > 1 - MUCH_REVEALED:
         return
     alone = copy.revealed_alone(worst[0])

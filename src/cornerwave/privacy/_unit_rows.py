@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cornerwave.arrays import Floats, Ints, Words, part_ends
-from cornerwave.choices import CATEGORY, DROPPED, KEY, PERTURBED, UNIT
+from cornerwave.choices import CATEGORY, DERIVED, DROPPED, KEY, PERTURBED, UNIT
 from cornerwave.columns import (
     MISSING_BITS,
     Column,
@@ -54,7 +54,8 @@ class UnitColumns:
         """Return those of a table; none if it needs no unit, as its owner states."""
         if schema.independent_rows and schema.unit is None:
             return cls((), (), ())
-        plain = [column for column in schema.columns if column.role != KEY]
+        # what is derived shows nothing beyond what it follows
+        plain = [column for column in schema.columns if column.role not in (KEY, DERIVED)]
         texts = [c for c in schema.columns if c.role in (KEY, UNIT, DROPPED) and _is_text(c)]
         return cls(
             tuple(column for column in plain if _is_number(column)),

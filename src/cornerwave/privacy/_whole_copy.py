@@ -32,6 +32,7 @@ import numpy as np
 from cornerwave.arrays import Flags, Floats, Ints
 from cornerwave.levels import LATTICE
 from cornerwave.privacy._cell_covariances import CellCovariances, CellsOfSome, Drawn
+from cornerwave.privacy._computed import ComputedColumns
 from cornerwave.privacy._covariances import (
     VANISHING,
     Covariances,
@@ -119,6 +120,7 @@ class WholeCopy:
     by_open: ByOpenColumns = field(default_factory=ByOpenColumns)
     cells: CellCovariances | None = None
     ways: tuple[CellsOfSome, ...] = ()
+    computed: ComputedColumns = field(default_factory=ComputedColumns)
 
     @classmethod
     def of(cls, sample: JointSample) -> "WholeCopy":
@@ -135,6 +137,7 @@ class WholeCopy:
         C = moments.covariance[np.ix_(vary, vary)] / np.outer(size, size)
         C = semidefinite(significant(with_reach(C, known), known, Z.shape[1]))
         numbers = [i for i in vary if sample.coordinates[i].block == NUMBERS]
+        computed, E = ComputedColumns.of(sample.computed, Z, known)
         copy = cls(
             C=C,
             excess=sample.excess[np.ix_(numbers, numbers)],
@@ -144,14 +147,16 @@ class WholeCopy:
             even=_even_draws(known, mean, size),
             left=C,
             revealed=np.zeros(len(C)),
+            computed=computed,
         )
         features = with_revealing_parts(Z, sample.features)
         varies = bool(features) and len(C) > 0
-        return copy._given(Z, features, sample.rows, known) if varies else copy
+        return copy._given(Z, E, features, sample.rows, known) if varies else copy
 
     def _given(
         self,
         Z: Floats,
+        E: Floats,
         features: Sequence[OpenColumn],
         rows: int | None,
         known: Sequence[Coordinate],
@@ -170,6 +175,7 @@ class WholeCopy:
             by_open=ByOpenColumns.of(features, revealed),
             cells=_cells_of(list(range(len(Z))), Z, revealed, left).cells,
             ways=tuple(self._ways(Z, revealed, left)),
+            computed=self.computed.given(E, features, rows, revealed.residuals, known),
         )
 
     def _ways(self, Z: Floats, revealed: Residuals, left: Floats) -> Iterator[CellsOfSome]:
@@ -229,7 +235,11 @@ class WholeCopy:
             some = replace(self, ways=())._only(list(way.at))
             for name, own in replace(some, cells=way.cells)._hidden_in_cells(q2).items():
                 shares[name] = np.minimum(shares[name], own)
-        return shares
+        return shares | self.computed.hidden(q2, shares, self._recovered_from, self._belongs)
+
+    def _belongs(self, source: str) -> Flags:
+        """Return which coordinates are those of a column, or of a category as one."""
+        return np.asarray(self._at(source) | (np.array(self.blocks) == source))
 
     def _all_ways(self) -> Iterator[CellsOfSome]:
         """Yield cells of some coordinates, and those that were chosen for all."""
@@ -298,6 +308,14 @@ class WholeCopy:
             recovered[:, place : place + STEP] = _recovered(self.left, D, q2[place : place + 1])
         return recovered
 
+    def _recovered_from(self, cross: Floats, used: Flags, q2: Floats) -> Floats:
+        """Return what some coordinates recover of what has these covariances with all of them.
+
+        As if nothing were drawn evenly: that hides more.
+        """
+        at = np.ix_(used, used)
+        return _recovered(self.left[at], self._shape()[at], q2, cross[:, used])
+
     def _gained_by_cells(self, q2: Floats) -> Floats:
         """Return what coefficients that depend on the cell recover, interpolated between levels."""
         if self.cells is None:
@@ -312,7 +330,8 @@ class WholeCopy:
 
     def ceilings(self) -> dict[str, float]:
         """Return the share of each column that F does not reveal."""
-        return {name: 1 - share for name, share in self._by_column(self.revealed).items()}
+        shares = {name: 1 - share for name, share in self._by_column(self.revealed).items()}
+        return shares | self.computed.ceilings()
 
     def revealed_alone(self, column: str) -> dict[Shown, float]:
         """Return what each column of F reveals of a column."""
@@ -414,6 +433,7 @@ class WholeCopy:
             revealed=self.revealed[stay],
             cells=self.cells and self.cells.only(stay),
             ways=tuple(way for each in self.ways if (way := each.only(stay)).at),
+            computed=self.computed.only(stay, [self.columns[i] for i in stay] + list(blocks)),
         )
 
 
@@ -435,15 +455,15 @@ def _even_draws(known: Sequence[Coordinate], mean: Floats, size: Floats) -> dict
     return even
 
 
-def _recovered(left: Floats, D: Floats, q2: Floats) -> Floats:
+def _recovered(left: Floats, D: Floats, q2: Floats, cross: Floats | None = None) -> Floats:
     """Return what is recovered of each coordinate (coordinates, levels): the sum in (4).
 
-    `D` is the noise over 1 - q^2.
+    `D` is the noise over 1 - q^2. With `cross`, of what has these covariances with coordinates.
     """
     values, vectors = np.linalg.eigh(D)
     kept = values > VANISHING * values.max(initial=0.0)
     white = vectors[:, kept] / np.sqrt(values[kept])
     spectrum, turned = np.linalg.eigh(white.T @ left @ white)  # T = white turned, l = spectrum
-    squares = (left @ white @ turned) ** 2
+    squares = ((left if cross is None else cross) @ white @ turned) ** 2
     spectrum = np.maximum(spectrum, 0.0)
     return np.asarray(squares @ (q2 / (q2 * spectrum[:, None] + 1 - q2)))

@@ -20,6 +20,7 @@ from cornerwave.choices import (
     CATEGORY,
     COLUMNS,
     DECLARED,
+    DERIVED,
     DOES,
     KEY,
     PERTURBED,
@@ -106,7 +107,7 @@ def _form(
         path=path,
         name=known.get("name", name),
         columns=[
-            (report, *column_controls(report, i, is_number(part.type), known))
+            (report, *column_controls(report, i, is_number(part.type), known, asks))
             for i, (report, part) in enumerate(zip(inspection.columns, source.schema, strict=True))
         ],
         controls=list(table_controls(known, asks)),
@@ -129,6 +130,7 @@ def _decided(made: Dataset) -> Iterator[str]:
     for what, groups in (
         ("noise", [(name,) for name in schema.perturbed]),
         ("category", schema.categories),
+        ("derived", [(f"{c.name} from {c.follows}",) for c in schema.derived]),
         ("unchanged", [(name,) for name in schema.unchanged]),
         ("missing values stay missing", [(name,) for name in made.frozen.missing]),
     ):
@@ -217,14 +219,20 @@ _OF_COLUMN = [
 
 
 def column_controls(
-    report: ColumnReport, place: int, number: bool, known: Mapping[str, str]
+    report: ColumnReport,
+    place: int,
+    number: bool,
+    known: Mapping[str, str],
+    asks: Collection[str] = (),
 ) -> tuple[list[Control], list[Control]]:
     """Return the controls of a column, and those for the looks of its copies."""
-    role = PERTURBED if number else CATEGORY
+    roles = {PERTURBED if number else CATEGORY, DERIVED}
+    asked = {*report.asks, *asks}
     shown = [
         choice
         for choice in _OF_COLUMN
-        if role in choice.roles and (not choice.asked or choice.name in report.asks)
+        if roles & {*choice.roles}
+        and (not choice.asked or choice.name in asked or known.get(f"{choice.name}-{place}"))
     ]
     every = [(choice.looks, list(_controls(choice, place, known))) for choice in shown]
     plain, looks = (

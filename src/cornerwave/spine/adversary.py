@@ -61,7 +61,7 @@ def _cells(frozen: Frozen, surveyor: Surveyor, sample: Sampled) -> Iterator[Know
         pi = _shares(codes)
         if np.count_nonzero(pi) > 1:
             yield KnownCells("+".join(each.columns), codes, pi, _drawn(each, pi))
-    kept = dict(zip(schema.unchanged, sample.numbers[len(schema.perturbed) :], strict=True))
+    kept = dict(zip(schema.unchanged, sample.numbers[len(schema.perturbed) :], strict=False))
     for name in schema.kept:
         codes = _coded(words[name][None], most)
         if name not in surveyor.texts and codes.max(initial=0) + 1 == most:

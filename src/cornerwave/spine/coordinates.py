@@ -30,6 +30,7 @@ from cornerwave.noise import PersonNoise, hat_matrix
 from cornerwave.privacy import (
     MOST_VALUES,
     NUMBERS,
+    Computed,
     Coordinate,
     GroupMeans,
     JointSample,
@@ -53,6 +54,8 @@ MOST_REACH = 1.5
 """What chance in the means of few rows hides of a correlation is put right up to this factor."""
 MOST_OF_PERSONS, MOST_SHOWN = 24, 4
 """Indicators of all categories of sampled persons, and of a column that copies show."""
+MOST_COMPUTED = 16
+"""Values of a derived column that count by themselves; the others count together."""
 MOST_DIFFERENT, ALIKE = 8, 8.0
 """Numbers whose differences are looked at: not further apart, nor wider, than by this factor."""
 
@@ -126,7 +129,27 @@ def sampled_rows(
         shown.excess(shape),
         list(_features(surveyor, survey, categories, shown)),
         survey.moments.rows,
+        list(_computed(surveyor, survey, categories, shown.numbers)),
     )
+
+
+def _computed(
+    surveyor: Surveyor, survey: Survey, categories: Sequence[Categories], shown: Floats
+) -> Iterator[Computed]:
+    """Yield what copies compute from noisy columns, as the values of the sampled rows."""
+    group_of = {name: each for each in categories for name in each.columns}
+    for name, words in surveyor.derived_words(survey).items():
+        source = str(surveyor.schema.column(name).follows)
+        codes = _codes(words[None])
+        if source in group_of:
+            group, number = group_of[source], None
+            of, gone = "+".join(group.columns), _missing(surveyor, survey, group)
+        else:
+            of, number = source, shown[surveyor.schema.perturbed.index(source)]
+            gone = np.isnan(number)
+        # what stands beside a visible gap is no more than the gap
+        for each in indicators(name, name, codes, gone, most=MOST_COMPUTED):
+            yield Computed(name, each.values, (of,), number)
 
 
 def sampled_persons(
@@ -225,7 +248,7 @@ def _features(
             yield OpenColumn.gaps("+".join(each.columns), missing.astype(np.int64))
     numbers = sample.numbers[len(schema.perturbed) :]
     open_columns = []
-    for name, own in zip(schema.unchanged, numbers, strict=True):
+    for name, own in zip(schema.unchanged, numbers, strict=False):
         known = None if np.isnan(own).all() else own
         if name == schema.key:  # no two rows have one: its order can reveal, and its parts
             open_columns.append(OpenColumn.coded(name, own, known))
@@ -251,7 +274,7 @@ def _parts(surveyor: Surveyor, survey: Survey, columns: Sequence[str]) -> Iterat
             seen.add(mark)
             numbers = own.view(np.float64) if part.is_number else None
             yield OpenColumn(part.name, codes, numbers).as_part((name,))
-    for name, own in zip(schema.unchanged, sample.numbers[len(schema.perturbed) :], strict=True):
+    for name, own in zip(schema.unchanged, sample.numbers[len(schema.perturbed) :], strict=False):
         type_ = type_named(schema.column(name).type)
         if name in columns and type_ is not None and is_number(type_):
             for called, values in calendar_parts(own, type_):

@@ -5,7 +5,7 @@ away. So it is computed once, kept exactly, and a dataset's key is derived from 
 table with the same choices is the same dataset, and anything else has independent noise.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -14,11 +14,15 @@ import pyarrow as pa
 from cornerwave.arrays import Floats
 from cornerwave.columns import (
     Categories,
+    Derived,
+    Followed,
     Scale,
     Schema,
     Tally,
     centre_of,
     check_identifying,
+    derived_from_category,
+    derived_from_number,
     freeze_categories,
     listed,
 )
@@ -104,7 +108,31 @@ def freeze(
         people=people,
         noise_with=linked.noise_with if linked else {},
         centres=_centres(moments, surveyor.scales, people),
+        derived=tuple(_derived(surveyor, survey, types, categories)),
     )
+
+
+def _derived(
+    surveyor: Surveyor, survey: Survey, types: pa.Schema, categories: Sequence[Categories]
+) -> Iterator[Derived]:
+    """Yield how columns follow from others. Raises ColumnError for one that does not."""
+    numbers, words = surveyor.plain_numbers(survey), surveyor.derived_words(survey)
+    for column in surveyor.schema.derived:
+        name, source = column.name, str(column.follows)
+        type_, followed = types.field(name).type, survey.followed.get(name, Followed())
+        group = next((each for each in categories if source in each.columns), None)
+        if group is not None:
+            yield derived_from_category(name, source, followed, type_=type_, categories=group)
+            continue
+        codes = np.unique(words[name], return_inverse=True)[1]
+        yield derived_from_number(
+            name,
+            source,
+            followed,
+            type_=type_,
+            sample=(numbers[source], np.asarray(codes)),
+            min_count=surveyor.schema.min_count,
+        )
 
 
 def _centres(

@@ -20,6 +20,7 @@ from cornerwave.choices import ReadingSettings
 from cornerwave.columns import (
     Categories,
     Column,
+    Derived,
     Encoded,
     Knots,
     RankDraws,
@@ -85,6 +86,8 @@ class Frozen:
     """What an adversary who knows how rows are distributed leaves of each column."""
     centres: tuple[float, ...] = ()
     """What copies are drawn together around, on the columns' scales: means, none of them exact."""
+    derived: tuple[Derived, ...] = ()
+    """How columns follow from others."""
     noise_format: int = NOISE_FORMAT
     reading: ReadingSettings | None = None
     """How the cells of the source are spelled: values do not depend on it, reading them does."""
@@ -165,6 +168,7 @@ class Frozen:
         kept.pop("people", None)
         kept.pop("noise_with", None)
         kept.pop("centres", None)
+        kept.pop("derived", None)
         del kept["hidden"], kept["joint"], kept["reading"]
         del kept["independent_rows"], kept["few_rows"]
         kept["types"] = [[part.name, type_name(part.type)] for part in self.source_types]
@@ -179,7 +183,7 @@ class Frozen:
     def _kept(self) -> dict[str, Any]:
         return {
             "noise_format": self.noise_format,
-            "columns": [asdict(column) for column in self.schema.columns],
+            "columns": [_stated(column) for column in self.schema.columns],
             "together": self.schema.together,
             "min_count": self.schema.min_count,
             "order": self.schema.order,
@@ -212,6 +216,7 @@ class Frozen:
             **({} if self.family is None else {"family": asdict(self.family)}),
             **({"noise_with": self.noise_with} if self.noise_with else {}),
             **({"centres": self.centres} if self.centres else {}),
+            **({"derived": [each.to_json() for each in self.derived]} if self.derived else {}),
             "joint": dict(self.joint.shares),
             "reading": self.reading and self.reading.to_json(),
         }
@@ -256,6 +261,7 @@ class Frozen:
             noise_with=kept.get("noise_with", {}),
             joint=JointShares({name: tuple(own) for name, own in kept["joint"].items()}),
             centres=tuple(kept.get("centres", ())),
+            derived=tuple(Derived.from_json(each) for each in kept.get("derived", ())),
             noise_format=kept["noise_format"],
             reading=kept["reading"] and ReadingSettings.from_json(kept["reading"]),
         )
@@ -267,6 +273,15 @@ Kept = Mapping[str, Any]
 
 def _family(kept: Kept) -> TableFamily:
     return TableFamily(kept["id"], kept["table"], tuple(kept["tables"]))
+
+
+_LATER = ("follows",)
+"""What columns state only where it was chosen: noise hangs on every byte of what is kept."""
+
+
+def _stated(column: Column) -> dict[str, Any]:
+    stated = asdict(column)
+    return {name: value for name, value in stated.items() if name not in _LATER or value}
 
 
 def _column(kept: Kept) -> Column:

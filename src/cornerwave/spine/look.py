@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from cornerwave.choices import CATEGORY, KEY, PERTURBED, UNIT
+from cornerwave.choices import CATEGORY, DERIVED, KEY, PERTURBED, UNIT
 from cornerwave.columns import (
     AsLeft,
     Categories,
@@ -132,6 +132,9 @@ def describe(column: Column, frozen: Frozen, wanted: CopySpec) -> ColumnMetadata
     )
     if column.role == PERTURBED:
         return _describe_number(about, column, frozen, wanted)
+    if column.role == DERIVED:
+        [own] = [each for each in frozen.derived if each.column == column.name]
+        return replace(about, follows=finish.name_of(own.source), limits=own.limits or None)
     for categories in frozen.categories:
         if column.name in categories.columns:
             return _describe_category(about, categories, finish)
@@ -198,6 +201,9 @@ def field_of(column: Column, frozen: Frozen, finish: Finish) -> pa.Field:
     if column.name in (frozen.schema.pseudonym, *frozen.schema.unit_pseudonyms):
         return pa.field(finish.name_of(column.name), pa.string(), nullable=False)
     plain = plain_type(type_)
+    if column.role == DERIVED:
+        [kind] = [each.values.type for each in frozen.derived if each.column == column.name]
+        return pa.field(finish.name_of(column.name), ENCODED_TEXT if kind == pa.string() else kind)
     if column.role != CATEGORY:
         return pa.field(finish.name_of(column.name), plain)
     gaps = gaps or any(each.draws_missing(column.name) for each in frozen.categories)

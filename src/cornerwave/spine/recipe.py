@@ -432,6 +432,7 @@ class Recipe:
             for name, values in zip(schema.perturbed, self.frozen.unscaled(spread), strict=True)
         }
         made |= {**shown, **categories}
+        made |= {each.column: each.of(made[each.source]) for each in self.frozen.derived}
         arrays = [made[column.name] for column in schema.shown]
         fields = self.schema(wanted)
         try:

@@ -9,6 +9,7 @@
     sample       the rows whose MAC is smallest
     units        of some of these rows all columns, to see which rows belong together
     persons      some units whose rows belong together, with all of their rows
+    followed     how columns follow from others
     first        the first rows, to see whether rows that come later stand in their order
 
 So a table can be surveyed by threads, or by the machines of a cluster, and what is frozen
@@ -25,7 +26,10 @@ import pyarrow as pa
 
 from cornerwave.arrays import Floats, Ids, Ints, Words
 from cornerwave.columns import (
+    MISSING_BITS,
+    Encoded,
     Fingerprint,
+    Followed,
     Knots,
     RankDraws,
     Scale,
@@ -94,6 +98,8 @@ class Survey:
     """Those that are constant in each household, if persons belong to households."""
     nesting: Nesting | None = None
     """Which households persons are in, if they belong to some."""
+    followed: Mapping[str, Followed] = field(default_factory=dict)
+    """What derived columns show beside those that they follow."""
 
     @property
     def whole(self) -> Moments:
@@ -119,6 +125,10 @@ class Survey:
                 for names in {**self.holders, **other.holders}
             },
             nesting=_both(self.nesting, other.nesting),
+            followed={
+                name: self.followed.get(name, Followed()) + other.followed.get(name, Followed())
+                for name in {**self.followed, **other.followed}
+            },
         )
 
     def trimmed(self) -> "Survey":
@@ -206,6 +216,7 @@ class Surveyor:
         below = (known.sample.limit, known.joint.limit) if known else (ALL, ALL)
         unit_limit = known.units.limit if known else ALL
         moments = Moments.of_columns(numbers, schema.perturbed)
+        derived = self._derived(table)
         return Survey(
             moments=moments,
             complete=_complete(numbers, moments, schema),
@@ -215,15 +226,40 @@ class Surveyor:
             sample=Sample.of(
                 chosen, [numbers[row] for row in sampled], [], most=SAMPLE_ROWS, below=below[0]
             ),
-            joint=self._joint(hashes, numbers, group, below[1]),
+            joint=self._joint(hashes, numbers, group, derived, below[1]),
             units=self._units(hashes, table, unit_limit),
             first=self._first(places, numbers, group),
             holders=self._holders(group),
             persons=self._persons(hashes, numbers, group, known.persons if known else None),
             nesting=None if group.nest is None else Nesting.of(group.nest),
+            followed={name: self._followed(name, own, group) for name, own in derived.items()},
         )
 
-    def _joint(self, hashes: Words, numbers: Floats, group: Group, below: np.uint64) -> Sample:
+    def _derived(self, table: pa.Table) -> dict[str, Encoded]:
+        """Return the derived columns of some rows by their values; a batch may lack some."""
+        names = [c.name for c in self.schema.derived if c.name in table.column_names]
+        return {name: Encoded.of_category(one_chunk(table.column(name)), name) for name in names}
+
+    def _followed(self, name: str, own: Encoded, group: Group) -> Followed:
+        source = str(self.schema.column(name).follows)
+        if source in group.encoded:
+            return Followed.of_category(own, group.encoded[source])
+        return Followed.of_number(own, group.numbers[self.schema.perturbed.index(source)])
+
+    @property
+    def plain(self) -> list[str]:
+        """The numbers that are sampled as they are, beside those on their scales."""
+        followed = {column.follows for column in self.schema.derived}
+        return [name for name in self.schema.perturbed if name in followed]
+
+    def _joint(
+        self,
+        hashes: Words,
+        numbers: Floats,
+        group: Group,
+        derived: Mapping[str, Encoded],
+        below: np.uint64,
+    ) -> Sample:
         """Sample rows of all columns; what is shown is worked out for the sampled rows alone."""
         # a row is sampled by its MAC, whatever part it comes in: so samples of parts add up
         limit = hash_limit(hashes, self.joint_rows, below)
@@ -236,13 +272,40 @@ class Surveyor:
             for name, own in self.parts.items()
             for words in part_words(shown[name], own, self.secrets.texts)
         ]
+        plain = [group.numbers[self.schema.perturbed.index(name)][rows] for name in self.plain]
         return Sample.of(
             hashes[rows],
-            [*(each[rows] for each in numbers), *map(shown_numbers, shown.values())],
-            [*(each[rows] for each in group.cells), *parts],
+            [*(each[rows] for each in numbers), *map(shown_numbers, shown.values()), *plain],
+            [
+                *(each[rows] for each in group.cells),
+                *(self._words(name, derived, rows) for name in self._names_derived),
+                *parts,
+            ],
             most=self.joint_rows,
             below=limit,
         )
+
+    @property
+    def _names_derived(self) -> list[str]:
+        return [column.name for column in self.schema.derived]
+
+    def _words(self, name: str, derived: Mapping[str, Encoded], rows: Ints) -> Words:
+        """Return the words of a derived column in some rows; one that is not there is missing."""
+        words = np.full(len(rows), MISSING_BITS, dtype=np.uint64)
+        if name in derived:
+            own = derived[name]
+            replace(own, codes=own.codes[rows]).fill_bits(self.secrets.texts, MISSING_BITS, words)
+        return words
+
+    def plain_numbers(self, survey: Survey) -> dict[str, Floats]:
+        """Return the numbers of the joint sample that are sampled as they are."""
+        numbers = survey.joint.ordered.numbers
+        return dict(zip(self.plain, numbers[len(numbers) - len(self.plain) :], strict=True))
+
+    def derived_words(self, survey: Survey) -> dict[str, Words]:
+        """Return the words of derived columns in the joint sample."""
+        cells, first = survey.joint.ordered.cells, len(self.schema.encoded)
+        return dict(zip(self._names_derived, cells[first:], strict=False))
 
     def _holders(self, group: Group) -> dict[tuple[str, ...], Holders]:
         if self.schema.unit is None:
@@ -316,6 +379,8 @@ class Surveyor:
         """Raise ColumnError as soon as a category is seen to have too many values."""
         for names, found in survey.tallies.items():
             check_number(names, found, survey.moments.rows)
+        for name, each in survey.followed.items():
+            each.check_number(name)
 
     def marks(self, survey: Survey) -> TableMarks:
         """Return the marks by which a vault recognises these values again."""
@@ -433,8 +498,8 @@ def no_rows(surveyor: Surveyor, rows: int | None = None) -> Survey:
         tallies={names: Counter() for names in schema.categories},
         sample=Sample.nothing(len(surveyor.sampled), 0, SAMPLE_ROWS, rows),
         joint=Sample.nothing(
-            numbers + len(schema.unchanged),
-            len(schema.encoded) + sum(map(len, surveyor.parts.values())),
+            numbers + len(schema.unchanged) + len(surveyor.plain),
+            len(schema.encoded) + len(schema.derived) + sum(map(len, surveyor.parts.values())),
             surveyor.joint_rows,
             rows,
         ),

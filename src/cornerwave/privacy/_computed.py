@@ -1,0 +1,170 @@
+"""What copies leave hidden of columns that they compute from noisy ones, such as a band of an age.
+
+A computed column f has no noise of its own, and a copy has it as a function of its sources: an
+estimate may be any function of these. Of what F leaves of f, the sources of a copy reveal at most
+
+    Var E[f(X) | Y] / Var f(X)  <=  q^2 = 1 / (1 + v)
+
+where the noise Y - X has the shape of X: for normal scores and for refreshed categories this is the
+maximal correlation (Gebelein), whatever f is. On its own scale a band far out in a tail may
+be better known; so what its copy alone reveals of f is measured in simulated copies, and the larger
+of both counts. Other columns of the copy add what a linear estimate
+of f from all coordinates recovers beyond one from the sources alone, R(all) - R(own). So
+
+    hidden_f(v) = (1 - max(q^2, R^2_f(own copy))) (1 - R^2_f(F)) - max(0, R(all) - R(own))
+
+and it is never more than what is hidden of each source.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from cornerwave.arrays import Flags, Floats
+from cornerwave.privacy._covariances import Covariances, significant
+from cornerwave.privacy._joint_sample import Computed, Coordinate
+from cornerwave.privacy._open_columns import OpenColumn
+from cornerwave.privacy._revealed import reveal
+
+SLIGHT = 0.005
+"""Less than this share is chance of the sample."""
+NOISES = (0.03, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 10.0, 30.0)
+"""Noises at which copies are simulated; beyond them a number alone reveals next to nothing."""
+NEAR = 64
+"""Rows next to each other in a simulated copy, whose mean is what the copy reveals."""
+
+Recovered = Callable[[Floats, Flags, Floats], Floats]
+"""Given covariances with coordinates, which of these are used, and q^2: what is recovered."""
+
+
+@dataclass(frozen=True)
+class ComputedColumns:
+    """Computed coordinates: their column, variance and sources, and their covariance with Z.
+
+    `cross` (computed, coordinates) is that of what F leaves; F reveals `revealed` of each, and the
+    number that it follows `alone`, in copies with NOISES.
+    """
+
+    columns: tuple[str, ...] = ()
+    weight: Floats = field(default_factory=lambda: np.empty(0))
+    sources: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    cross: Floats = field(default_factory=lambda: np.empty((0, 0)))
+    revealed: Floats = field(default_factory=lambda: np.empty(0))
+    alone: Floats = field(default_factory=lambda: np.empty((0, len(NOISES))))
+
+    @classmethod
+    def of(
+        cls, computed: Sequence[Computed], Z: Floats, known: Sequence[Coordinate]
+    ) -> "tuple[ComputedColumns, Floats]":
+        """Measure them beside standardised coordinates; return them standardised, too."""
+        if not computed:
+            return cls(), np.empty((0, Z.shape[1]))
+        values = np.array([each.values for each in computed])
+        size = np.nanstd(values, axis=1)
+        vary = np.flatnonzero(size > 0).tolist()
+        own = [computed[i] for i in vary]
+        E = (values[vary] - np.nanmean(values[vary], axis=1)[:, None]) / size[vary, None]
+        made = cls(
+            columns=tuple(each.column for each in own),
+            weight=size[vary] ** 2,
+            sources={each.column: each.sources for each in own},
+            cross=_cross(E, Z, [each.column for each in own], known),
+            revealed=np.zeros(len(own)),
+            alone=np.array([_alone(row, each.number) for row, each in zip(E, own, strict=True)]),
+        )
+        return made, E
+
+    def given(
+        self,
+        E: Floats,
+        features: Sequence[OpenColumn],
+        rows: int | None,
+        left: Floats,
+        known: Sequence[Coordinate],
+    ) -> "ComputedColumns":
+        """Return the same for somebody who sees F, which leaves `left` of the coordinates."""
+        if not self.columns:
+            return self
+        found = reveal(E, features, rows)
+        cross = _cross(found.residuals, left, self.columns, known)
+        return replace(self, cross=cross, revealed=found.shares)
+
+    def only(self, stay: Sequence[int], names: Sequence[str]) -> "ComputedColumns":
+        """Return them if only some coordinates stay, of columns or blocks with these names."""
+        here = [
+            i
+            for i, column in enumerate(self.columns)
+            if all(source in names for source in self.sources[column])
+        ]
+        return ComputedColumns(
+            tuple(self.columns[i] for i in here),
+            self.weight[here],
+            self.sources,
+            self.cross[np.ix_(here, stay)],
+            self.revealed[here],
+            self.alone[here],
+        )
+
+    def ceilings(self) -> dict[str, float]:
+        """Return the share of each column that F does not reveal."""
+        return {name: 1 - float(self._mean(name, self.revealed[:, None])[0]) for name in self.names}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns, each once."""
+        return tuple(dict.fromkeys(self.columns))
+
+    def _mean(self, name: str, shares: Floats) -> Floats:
+        at = np.array(self.columns) == name
+        return np.asarray(self.weight[at] @ shares[at] / self.weight[at].sum())
+
+    def hidden(
+        self,
+        q2: Floats,
+        shares: Mapping[str, Floats],
+        recovered: Recovered,
+        belongs: Callable[[str], Flags],
+    ) -> dict[str, Floats]:
+        """Return what is hidden of each column at each level, given that of the coordinates."""
+        found = {}
+        for name in self.names:
+            at = np.array(self.columns) == name
+            own = np.any([belongs(source) for source in self.sources[name]], axis=0)
+            everything = recovered(self.cross[at], np.ones_like(own), q2)
+            more = everything - recovered(self.cross[at], own, q2)
+            more[more < SLIGHT] = 0.0
+            open_ = self.revealed[at][:, None]
+            by_own = np.maximum(q2, [np.interp(q2, _Q2, each[::-1]) for each in self.alone[at]])
+            known = self.weight[at] @ (open_ + by_own * (1 - open_) + more)
+            known = known / self.weight[at].sum()
+            least = [shares[source] for source in self.sources[name] if source in shares]
+            found[name] = np.min([np.clip(1 - known, 0.0, 1.0), *least], axis=0)
+        return found
+
+
+_Q2 = 1 / (1 + np.array(NOISES[::-1]))
+
+
+def _alone(values: Floats, number: Floats | None) -> Floats:
+    """Return the share of standardised values that copies of a number reveal, at each of NOISES."""
+    both = ~np.isnan(values) if number is None else ~(np.isnan(values) | np.isnan(number))
+    if number is None or both.sum() < 2 * NEAR:
+        return np.zeros(len(NOISES))
+    f, x = values[both], number[both]
+    white = np.random.default_rng(0).standard_normal(len(x)) * x.std()
+    shares = []
+    for noise in NOISES:
+        ordered = f[np.argsort(x + np.sqrt(noise) * white)]
+        groups = ordered[: len(f) // NEAR * NEAR].reshape(-1, NEAR)
+        # mean square within groups, without bias for their size, over the variance: 1 - MSW / Var
+        shares.append(1 - float(groups.var(axis=1, ddof=1).mean()) / max(float(f.var()), 1e-300))
+    return np.clip(shares, 0.0, 1.0)
+
+
+def _cross(E: Floats, Z: Floats, columns: Sequence[str], known: Sequence[Coordinate]) -> Floats:
+    """Return the covariances of computed coordinates with others, without chance."""
+    both = np.vstack([Z, E])
+    own = [Coordinate(n, f"computed {n}", row) for n, row in zip(columns, E, strict=True)]
+    C = significant(Covariances.of(both).covariance, [*known, *own], both.shape[1])
+    return np.asarray(C[len(Z) :, : len(Z)])
