@@ -33,7 +33,8 @@ def people() -> np.ndarray:
 def released(folder: Path, x: np.ndarray, number: int = 1) -> list[Path]:
     folder.mkdir(exist_ok=True)
     dataset = known_dataset(folder, {"x": x}, number=number, transform={"x": "rank"})
-    return [dataset.release(to="r", privacy=p).write(folder / f"{p}.parquet") for p in LEVELS]
+    copies = {p: dataset.release(to="r", privacy=p, raw=True) for p in LEVELS}
+    return [copy.write(folder / f"{p}.parquet") for p, copy in copies.items()]
 
 
 def stated(path: Path) -> dict[str, Any]:

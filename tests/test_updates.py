@@ -286,7 +286,7 @@ class TestReaders:
         dataset = vault.register("x", tables[0], key="id")
         for table in tables[1:]:
             dataset.update(table)
-        copy = dataset.release(to="ann", privacy=0.5)
+        copy = dataset.release(to="ann", privacy=0.5, raw=True)
         excess = copy.dataset.recipe([], copy.rows).frozen.excess
         assert excess[0, 0] > 0.2  # or this would show nothing
         shown = copy.to_arrow()

@@ -49,8 +49,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     X = gaussian(5000)
     papq.write_table(frame(X), folder / "source.parquet")
     dataset = known_dataset(folder, folder / "source.parquet")
-    releases = dataset.release_many(LEVELS)
-    write_all([(made, folder / f"{made.recipient}.parquet") for made in releases])
+    for kind in ("", "-raw"):  # raw ones are what they seem to be without metadata too
+        releases = dataset.release_many(LEVELS, raw=bool(kind))
+        write_all([(made, folder / f"{made.recipient}{kind}.parquet") for made in releases])
     for i, copy in enumerate(independent(X, [1.0, 2.0])):
         papq.write_table(frame(copy), folder / f"alone{i}.parquet")
     return folder
@@ -144,7 +145,7 @@ def test_a_wrong_level_in_the_metadata_is_caught(folder: Path) -> None:
 
 
 def test_a_copy_rounded_to_whole_numbers_exits_0(folder: Path) -> None:
-    table = papq.read_table(folder / "low.parquet")
+    table = papq.read_table(folder / "low-raw.parquet")
     whole = [pa.array(np.rint(column.to_numpy() * 10).astype(int)) for column in table.columns]
     pacsv.write_csv(pa.table(whole, names=table.column_names), folder / "whole.csv")
     ten = papq.read_table(folder / "source.parquet").to_pandas() * 10
@@ -233,15 +234,15 @@ def test_attack_takes_csv_copies_in_another_order_by_key(folder: Path) -> None:
     keys = pa.array([f"k{i}" for i in range(5000)])
     order = np.random.default_rng(1).permutation(5000)
     for name in ("source", "low", "high"):
-        table = papq.read_table(folder / f"{name}.parquet").append_column("id", keys)
+        file = name if name == "source" else f"{name}-raw"
+        table = papq.read_table(folder / f"{file}.parquet").append_column("id", keys)
         pacsv.write_csv(table.take(order) if name == "high" else table, folder / f"{name}.csv")
     noise = ("--noise", LEVELS["low"].noise, "--noise", LEVELS["high"].noise)
     by_key = ("low.csv", "high.csv", "--truth", "source.csv", "--key", "id", *noise)
     done = command("attack", *by_key, folder=folder)
     assert done.returncode == 0, done.stderr
-    plain = command(
-        "attack", "low.parquet", "high.parquet", "--truth", "source.parquet", folder=folder
-    )
+    raw = ("low-raw.parquet", "high-raw.parquet")
+    plain = command("attack", *raw, "--truth", "source.parquet", folder=folder)
     assert errors(done) == errors(plain)
     assert len(errors(done)) == 3
     unaligned = command("attack", *by_key[:4], *noise, folder=folder)

@@ -74,7 +74,14 @@ from cornerwave.columns._shown_values import (
     shown_parts,
     taken,
 )
-from cornerwave.columns._spread import LEAST_FACTOR, AsLeft, SameSpread, centre_of, spreads_of
+from cornerwave.columns._spread import (
+    LEAST_FACTOR,
+    AsLeft,
+    SameSpread,
+    centre_of,
+    ratio_of,
+    spreads_of,
+)
 from cornerwave.columns._types import (
     DAYS,
     MISSING_BITS,
@@ -155,6 +162,7 @@ __all__ = [
     "plain_type",
     "quantiles",
     "rank_scale",
+    "ratio_of",
     "repeated",
     "settled",
     "share_ends",

@@ -82,37 +82,32 @@ def centre_of(mean: float, error: float) -> float:
     return round(mean / step) * step
 
 
-def factor_of(noise: float, *, variance: float, excess: float, rows: int) -> float:
-    """Return by what copies at a noise are drawn together to have the variance of the table.
+def ratio_of(variance: float, excess: float, *, rows: int) -> float:
+    """Return S_jj / K_jj, from K_jj and S_jj - K_jj, to a multiple of two of its own errors.
 
-    >>> factor_of(3.0, variance=1.0, excess=0.0, rows=100)
-    0.5
-    >>> factor_of(3.0, variance=1.0, excess=0.3333, rows=10**6)  # 0.3333 counts as 21/64
-    0.4479...
+    >>> ratio_of(1.0, 0.0, rows=100), ratio_of(1.0, 0.3333, rows=10**6)
+    (1.0, 1.328125)
     """
-    ratio = 1.0
-    if variance > 0 and excess > 0:
-        # the ratio of two variances of `rows` normals has the relative error sqrt(2 / rows)
-        error = max(FINEST_RATIO, 2 * math.sqrt(2 / max(rows, 1)))
-        ratio += round(excess / variance / error) * error
-    return max(math.sqrt(1 / (1 + noise * ratio)), LEAST_FACTOR)
+    if not (variance > 0 and excess > 0):
+        return 1.0
+    # the ratio of two variances of `rows` normals has the relative error sqrt(2 / rows)
+    error = max(FINEST_RATIO, 2 * math.sqrt(2 / max(rows, 1)))
+    return 1 + round(excess / variance / error) * error
 
 
 def spreads_of(
-    centres: Mapping[str, float],
-    *,
-    noise: float,
-    variance: Floats,
-    excess: Floats,
-    rows: int,
+    columns: Mapping[str, tuple[float, float]], *, noise: float, variance: Floats
 ) -> AsLeft:
     """Return how columns, by name, are drawn together at a noise; a constant one is not.
 
-    `variance` and `excess` (N,) are K_jj and S_jj - K_jj.
+    `columns` have a centre and S_jj / K_jj each, `variance` (N,) is K_jj.
+
+    >>> spreads_of({"x": (2.0, 1.0)}, noise=3.0, variance=np.ones(1))
+    {'x': SameSpread(centre=2.0, factor=0.5)}
     """
-    each = zip(centres.items(), variance.tolist(), excess.tolist(), strict=True)
+    each = zip(columns.items(), variance.tolist(), strict=True)
     return {
-        name: SameSpread(centre, factor_of(noise, variance=own, excess=more, rows=rows))
-        for (name, centre), own, more in each
+        name: SameSpread(centre, max(math.sqrt(1 / (1 + noise * ratio)), LEAST_FACTOR))
+        for (name, (centre, ratio)), own in each
         if own > 0 and noise > 0
     }

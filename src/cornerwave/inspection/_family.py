@@ -67,7 +67,7 @@ def inspected_together(looks: Mapping[str, Look], readings: Mapping[str, str]) -
         for table, look in looks.items():
             if (key := _key(look, changes[table])) is not None:
                 changes[table][key] = DOES[KEY], f"proposed as the key: {EACH_ROW}"
-        _mark_repeats(looks, unit, changes)
+        looks = _with_one_scale(looks, _mark_repeats(looks, unit, changes))
     tables = {t: inspected_with(look, columns.get(t), changes[t]) for t, look in looks.items()}
     for table in sorted({*_still_repeated(tables, unit, changes)}):
         tables[table] = inspected_with(looks[table], columns.get(table), changes[table])
@@ -175,10 +175,15 @@ def _joined(codes: Ints, others: Ints) -> Ints:
 # Columns that tables repeat.
 
 
-def _mark_repeats(looks: Mapping[str, Look], unit: CommonUnit, changes: Changes) -> None:
+def _mark_repeats(
+    looks: Mapping[str, Look], unit: CommonUnit, changes: Changes
+) -> dict[str, dict[str, str]]:
     """Note what tables repeat person by person: the same name and values have one noise, and what
     differs in either is left out of the second table.
+
+    Returns, by table and column, the first table that has what has one noise.
     """
+    first: dict[str, dict[str, str]] = {}
     tables = sorted(unit.columns, key=lambda table: table != unit.parent)
     for i, one in enumerate(tables):
         for two in tables[i + 1 :]:
@@ -187,12 +192,32 @@ def _mark_repeats(looks: Mapping[str, Look], unit: CommonUnit, changes: Changes)
                     continue
                 if name == column and equal == 1.0 and _is_constant(looks[two], unit, two, column):
                     changes[two][column] = looks[two].column(column).do, _one_noise(one)
+                    first.setdefault(two, {})[column] = one
                 else:
                     changes[two][column] = (
                         DOES[DROPPED],
                         f"repeats {name!r} of {one!r} ({equal:.0%} of the values are equal): "
                         "proposed to be left out; recipients have it by joining the tables",
                     )
+    return first
+
+
+def _with_one_scale(
+    looks: Mapping[str, Look], first: Mapping[str, Mapping[str, str]]
+) -> dict[str, Look]:
+    """Return the looks with the scale of the first table for columns that have one noise."""
+    return {
+        table: replace(
+            look,
+            columns=tuple(
+                replace(each, scale=looks[first[table][each.name]].column(each.name).scale)
+                if each.name in first.get(table, {})
+                else each
+                for each in look.columns
+            ),
+        )
+        for table, look in looks.items()
+    }
 
 
 def _same(

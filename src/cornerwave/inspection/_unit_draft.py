@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cornerwave.arrays import Ints
 from cornerwave.choices import CATEGORY, DECIDE, DOES, DROPPED, PERTURBED, UNIT, toml_text
 from cornerwave.columns import Column, Schema, is_number, unit_of
 from cornerwave.inspection._columns import ColumnReport
@@ -240,6 +241,9 @@ TIMES = frozenset(
 """What columns are called that state when a row was."""
 ONCE = 0.95
 """A person has a time once: this share of rows must have it alone among the person's rows."""
+LEAST_WITHIN = 0.05
+"""Times of a person lie apart by this, of all rows in order of time: half of what lies between two
+knots (spine/person_curves.py). Row numbers that follow the persons do not."""
 
 
 def time_to_propose(rows: pa.Table, unit: Unit | None) -> str | None:
@@ -261,7 +265,25 @@ def _is_time(rows: pa.Table, name: str, unit: str) -> bool:
     pairs = rows.select([unit, name]).drop_null()
     distinct = pairs.group_by([unit, name]).aggregate([]).num_rows
     persons = pairs.group_by([unit]).aggregate([]).num_rows
-    return bool(distinct >= ONCE * pairs.num_rows and distinct > persons)
+    if not (distinct >= ONCE * pairs.num_rows and distinct > persons):
+        return False
+    codes = pc.dictionary_encode(pairs.column(unit).combine_chunks()).indices.to_numpy()
+    return (
+        _within(codes, pc.rank(pairs.column(name), tiebreaker="first").to_numpy()) >= LEAST_WITHIN
+    )
+
+
+def _within(persons: Ints, ranks: Ints) -> float:
+    """Return how far rows of one person lie apart, as a share of all rows, in order of time.
+
+    The root of the mean square of deviations within persons that have several rows.
+
+    >>> _within(np.array([0, 0, 1, 1]), np.array([1, 2, 3, 4]))
+    0.125
+    """
+    share, counts = ranks / len(ranks), np.bincount(persons)
+    apart = share - (np.bincount(persons, share) / np.maximum(counts, 1))[persons]
+    return float(np.sqrt(np.mean(apart[counts[persons] > 1] ** 2)))
 
 
 def with_time(

@@ -25,6 +25,7 @@ from cornerwave.columns import (
     derived_from_number,
     freeze_categories,
     listed,
+    ratio_of,
 )
 from cornerwave.errors import ColumnError, SourceError, warn
 from cornerwave.levels import Level
@@ -107,7 +108,7 @@ def freeze(
         persons=persons,
         people=people,
         noise_with=linked.noise_with if linked else {},
-        centres=_centres(moments, surveyor.scales, people),
+        spreads=_spreads(moments, shape, surveyor.scales, people),
         derived=tuple(_derived(surveyor, survey, types, categories)),
     )
 
@@ -135,15 +136,26 @@ def _derived(
         )
 
 
-def _centres(
-    moments: Moments, scales: Sequence[Scale], people: PersonCounts | None
-) -> tuple[float, ...]:
-    """Return what copies are drawn together around: 0 on ranks, else the mean, but not exactly."""
+def _spreads(
+    moments: Moments, shape: Floats, scales: Sequence[Scale], people: PersonCounts | None
+) -> tuple[tuple[float, float], ...]:
+    """Return around what copies are drawn together, 0 on ranks, and how much noise they allow for.
+
+    The mean of a column, and its own variance in the noise beside that in the table; not exactly.
+    """
     # rows of a person are as few as persons, if they are alike
     counts = moments.present if people is None else np.minimum(moments.present, people.persons)
     errors = moments.deviation / np.sqrt(np.maximum(counts, 1))
-    each = zip(moments.mean.tolist(), errors.tolist(), scales, strict=True)
-    return tuple(0.0 if s.name == "rank" else centre_of(mean, error) for mean, error, s in each)
+    centres = zip(moments.mean.tolist(), errors.tolist(), scales, strict=True)
+    variances = np.diag(moments.covariance)
+    ratios = zip(variances.tolist(), (np.diag(shape) - variances).tolist(), strict=True)
+    return tuple(
+        (
+            0.0 if scale.name == "rank" else centre_of(mean, error),
+            ratio_of(variance, excess, rows=moments.rows),
+        )
+        for (mean, error, scale), (variance, excess) in zip(centres, ratios, strict=True)
+    )
 
 
 def _grid(moments: Moments, schema: Schema, linked: Linked | None) -> Floats:

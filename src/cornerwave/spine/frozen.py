@@ -84,8 +84,9 @@ class Frozen:
     """By column, the covariance of its noise with that of columns of linked tables."""
     joint: JointShares = field(default_factory=lambda: JointShares({}))
     """What an adversary who knows how rows are distributed leaves of each column."""
-    centres: tuple[float, ...] = ()
-    """What copies are drawn together around, on the columns' scales: means, none of them exact."""
+    spreads: tuple[tuple[float, float], ...] = ()
+    """Of each column, what copies are drawn together around, on its scale, and the variance of its
+    noise beside its own: a mean and a ratio, neither of them exact."""
     derived: tuple[Derived, ...] = ()
     """How columns follow from others."""
     noise_format: int = NOISE_FORMAT
@@ -167,7 +168,7 @@ class Frozen:
         kept = self._kept()
         kept.pop("people", None)
         kept.pop("noise_with", None)
-        kept.pop("centres", None)
+        kept.pop("spreads", None)
         kept.pop("derived", None)
         del kept["hidden"], kept["joint"], kept["reading"]
         del kept["independent_rows"], kept["few_rows"]
@@ -215,7 +216,7 @@ class Frozen:
             **({} if self.people is None else {"people": asdict(self.people)}),
             **({} if self.family is None else {"family": asdict(self.family)}),
             **({"noise_with": self.noise_with} if self.noise_with else {}),
-            **({"centres": self.centres} if self.centres else {}),
+            **({"spreads": self.spreads} if self.spreads else {}),
             **({"derived": [each.to_json() for each in self.derived]} if self.derived else {}),
             "joint": dict(self.joint.shares),
             "reading": self.reading and self.reading.to_json(),
@@ -260,7 +261,7 @@ class Frozen:
             family=_family(kept["family"]) if "family" in kept else None,
             noise_with=kept.get("noise_with", {}),
             joint=JointShares({name: tuple(own) for name, own in kept["joint"].items()}),
-            centres=tuple(kept.get("centres", ())),
+            spreads=tuple((centre, ratio) for centre, ratio in kept.get("spreads", ())),
             derived=tuple(Derived.from_json(each) for each in kept.get("derived", ())),
             noise_format=kept["noise_format"],
             reading=kept["reading"] and ReadingSettings.from_json(kept["reading"]),

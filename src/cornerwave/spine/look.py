@@ -70,11 +70,9 @@ def look(frozen: Frozen, level: Level, asked: Finish, *, raw: bool = False) -> F
 def same_spread(frozen: Frozen, level: Level) -> AsLeft:
     """Return how columns are drawn together at a level, to vary as those of the table."""
     return spreads_of(
-        dict(zip(frozen.schema.perturbed, frozen.centres, strict=True)),
+        dict(zip(frozen.schema.perturbed, frozen.spreads, strict=True)),
         noise=level.noise,
         variance=np.diag(frozen.covariance),
-        excess=np.diag(frozen.excess),
-        rows=frozen.rows,
     )
 
 

@@ -183,10 +183,10 @@ def _shared_scales(
         scales = {table: tables[table].scale(name) for table in having}
         if {each.name for each in scales.values()} != {"rank"}:
             continue
-        first = next((t for t in having if (persons[t].sample.counts == 1).all()), having[0])
+        first = scales[_one_row_each(having, persons)]
         for table, scale in scales.items():
-            if scale != scales[first]:
-                found.setdefault(table, {})[name] = scales[first]
+            if scale != first:
+                found.setdefault(table, {})[name] = first
     return found
 
 
@@ -246,7 +246,36 @@ def _frozen(
             linked = Linked(noise[table], grid, others, noise_with[table])
         with in_table(table):
             found[table] = each.frozen(linked)
-    return found
+    return _drawn_together(found, persons)
+
+
+def _drawn_together(
+    frozen: Mapping[str, Frozen], persons: Mapping[str, TableOfPersons]
+) -> dict[str, Frozen]:
+    """Return the tables with one spread of what they share: copies then show the same numbers.
+
+    That of the table that has one row for each person, else of the first.
+    """
+    first = _one_row_each(list(persons), persons)
+    known = dict[str, tuple[float, float]]()
+    for table in (first, *persons):
+        own = dict(zip(frozen[table].schema.perturbed, frozen[table].spreads, strict=True))
+        known = {name: own[name] for name in own.keys() & persons[table].shared} | known
+    return {
+        table: replace(
+            each,
+            spreads=tuple(
+                known.get(name, own) if table in persons else own
+                for name, own in zip(each.schema.perturbed, each.spreads, strict=True)
+            ),
+        )
+        for table, each in frozen.items()
+    }
+
+
+def _one_row_each(having: Sequence[str], persons: Mapping[str, TableOfPersons]) -> str:
+    """Return the table that has one row for each person, else the first."""
+    return next((t for t in having if (persons[t].sample.counts == 1).all()), having[0])
 
 
 def _check_repeats(
