@@ -125,7 +125,7 @@ def test_the_blocks_of_the_readme_run_twice_in_one_folder(tmp_path: Path) -> Non
         files = {path.name: path.read_bytes() for path in tmp_path.glob("*") if path.is_file()}
         assert not before or files == before
         before = files
-    assert "as people; next: cornerwave release people" in _shell(shell[1], tmp_path).stderr
+    assert "as people; next: cornerwave release people" in _shell(shell[0], tmp_path).stderr
     (tmp_path / "partner.parquet").write_bytes(before["public.csv.gz"])
     assert "already exists" in _shell(shell[0], tmp_path).stderr
 
