@@ -240,12 +240,12 @@ def _replaced(
     evidence: CategoryEvidence, i: int
 ) -> Iterator[tuple[CategoryCodes, Iterator[Floats]]]:
     for shown in evidence.judged if evidence.persons is None else ():
-        law = _truth_of(shown, i, evidence.stated)
+        known = _truth_of(shown, i, evidence.stated)
         codes = shown.codes[1 + i]
-        if law is None or _may_be_pooled(shown, i, evidence.stated):
+        if known is None or _may_be_pooled(shown, i, evidence.stated):
             continue
-        held = (law[0] != ABSENT) & (codes != ABSENT)
-        yield shown, scores_of(law[0][held], codes[held], shown.values)
+        held = (known[0] != ABSENT) & (codes != ABSENT)
+        yield shown, scores_of(known[0][held], codes[held], shown.values)
 
 
 def path(evidence: CategoryEvidence, alpha: float) -> Iterator[Check]:
@@ -322,10 +322,10 @@ class _Case:
         base, noise = stated.column(copy, shown.columns[0]).base, stated.noise[copy]
         if noise is None or base not in (MARGINAL, UNIFORM):
             return None
-        law = _truth_of(shown, copy, stated)
-        if law is None:
+        known = _truth_of(shown, copy, stated)
+        if known is None:
             return None
-        truth, counts = law
+        truth, counts = known
         held = counts > 0 if base == UNIFORM else counts
         pi = np.asarray(held / held.sum())
         codes = shown.codes[1 + copy]

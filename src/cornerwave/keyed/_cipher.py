@@ -97,7 +97,7 @@ class Secrets:
     """
 
     def reveal(self) -> dict[str, bytes]:
-        """Return the secrets by name. Whoever sees them can strip the noise from every copy."""
+        """Return the secrets by name. Anyone who sees them can strip the noise from every copy."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def __repr__(self) -> str:
@@ -110,7 +110,7 @@ class Secrets:
 # --------------------------------------------------------------------------------------------------
 # A keyed 128-bit hash of texts: SipHash-2-4 (Aumasson and Bernstein 2012).
 #
-# Whoever does not hold the key can neither compute nor predict it, so a row's id says
+# Nobody without the key can compute or predict it, so a row's id says
 # nothing about the row's key, and two keys meet in one id with probability 2^-128.
 
 
