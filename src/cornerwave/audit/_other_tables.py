@@ -1,8 +1,8 @@
 """What copies of other tables show of the same persons, to estimate a table from all of them.
 
 Anyone who holds copies of linked tables joins them by what names a person there. Of each person
-they have the row, or the mean of the rows, that the copy of every other table shows: numbers as they
-are, categories by how often each value occurs, and how many rows there are.
+they have the row, or the mean of the rows, that the copy of every other table shows: numbers as
+they are, categories by how often each value occurs, and how many rows there are.
 """
 
 from collections.abc import Sequence
