@@ -28,7 +28,7 @@ cli.main()
 # dateutil and cloudpickle are loaded by pyarrow where they are installed, shellingham by Typer.
 PACKAGES = (
     "typer annotated_doc shellingham numpy pyarrow dateutil six cloudpickle cryptography "
-    "_cffi_backend"
+    "_cffi_backend threadpoolctl"
 )
 
 # Rooms up to `columns` are small, and may all be loaded, but for those that few commands need.

@@ -15,7 +15,7 @@ The figures are what this attack recovered of rows that it did not know, each co
 that did best in the other half of the rows. They are not a bound: who knows more recovers more.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -32,8 +32,8 @@ WIDTHS = (0.15, 0.5)
 """Widths h that are tried beside 1, the linear estimate: near the known rows, and between both."""
 KNOWN, ATTACKED, LEAST_KNOWN = 8192, 512, 200
 """Rows that are known at most, rows that are attacked, and the rows of the least table."""
-BLOCK_ROWS = 128
-"""Rows whose weights are held at once: 4 MB, which the cache has room for."""
+BLOCK_ROWS = 32
+"""Rows whose weights are held at once, in the same memory: 1 MB, which the cache has room for."""
 KNOWN_CELLS = 1 << 18
 """Fewer rows are known of a wide table, but a quarter of them at least: the time is bounded."""
 SAMPLE, PIECES = 1 << 13, 16
@@ -233,7 +233,7 @@ class JointPosterior:
         offsets = -(centres**2) @ (0.5 / spread)
         known = _single(centres, *([self.indicators[one]] if refreshed else []))
         asked = _single(copy / spread, *(category.favour for category in refreshed))
-        held = np.concatenate([_held(asked[part], known, offsets) for part in _blocks(len(copy))])
+        held = _held(asked, known, _single(offsets[:, None]))
         mean, *shares = np.split(held, np.cumsum([len(self.spread), *_sizes(cells)])[:-1], axis=1)
         # sum over i of w_i (m_i + h^2 l / (h^2 l + v) (y - m_i)), and sum of w_i is 1
         mean = mean + width**2 * self.spread / spread * (copy - mean)
@@ -341,21 +341,23 @@ def _single(*parts: Floats) -> Any:
     return np.concatenate(parts, axis=1).astype(np.float32)
 
 
-def _held(asked: Any, known: Any, offsets: Floats) -> Floats:
+def _held(asked: Any, known: Any, offsets: Any) -> Floats:
     """Return the weighted mean of what is known, by weights of logarithms asked'known + offsets."""
+    # one more column adds the offset to each product, and one the weights to their mean
+    towards = np.concatenate([known, offsets], axis=1).T.copy()
+    asked = np.concatenate([asked, np.ones_like(asked[:, :1])], axis=1)
+    known = np.concatenate([known, np.ones_like(offsets)], axis=1)
+    sums = np.empty(asked.shape, dtype=asked.dtype)
+    memory = np.empty((BLOCK_ROWS, len(known)), dtype=known.dtype)
     with np.errstate(all="ignore"):  # products in vector units may flag what no number shows
-        weights = asked @ known.T
-    weights += offsets.astype(np.float32)
-    weights -= weights.max(axis=1, keepdims=True)
-    np.exp(weights, out=weights)
-    weights /= weights.sum(axis=1, keepdims=True)
-    return np.asarray(weights @ known, dtype=np.float64)
+        for start in range(0, len(asked), BLOCK_ROWS):
+            part = asked[start : start + BLOCK_ROWS]
+            weights = np.matmul(part, towards, out=memory[: len(part)])
+            weights -= weights.max(axis=1, keepdims=True)
+            np.exp(weights, out=weights)
+            np.matmul(weights, known, out=sums[start : start + BLOCK_ROWS])
+    return np.asarray(sums[:, :-1] / sums[:, -1:], dtype=np.float64)
 
 
 def _sizes(cells: Sequence[KnownCells]) -> list[int]:
     return [len(each.pi) for each in cells]
-
-
-def _blocks(rows: int) -> Iterator[slice]:
-    for start in range(0, rows, BLOCK_ROWS):
-        yield slice(start, start + BLOCK_ROWS)

@@ -5,7 +5,6 @@ their place: the same from any parts, in any order.
 """
 
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 
 import numpy as np
@@ -14,7 +13,7 @@ import pyarrow as pa
 from cornerwave.arrays import Floats
 from cornerwave.columns import MISSING_BITS, Encoded, is_number, one_chunk, to_floats
 from cornerwave.errors import ColumnError
-from cornerwave.noise import available_threads
+from cornerwave.passes import in_threads
 from cornerwave.privacy._ties import GONE, Blocks, Cells, Ties, find_ties, left_by_ties, mixed
 
 DISTANT_CELLS, LEAST_DISTANT = 1 << 24, 1 << 17
@@ -111,8 +110,8 @@ class DistantRows:
             cells = np.concatenate([part[place] for _, part in parts])
             return find_ties(cells, each[1], blocks, alpha)
 
-        with ThreadPoolExecutor(available_threads()) as pool:
-            ties = list(pool.map(look, [*asked, *more]))
+        with in_threads(look, [*asked, *more], None) as found:
+            ties = list(found)
         return {name: each for (name, _), each in zip([*asked, *more], ties, strict=True) if each}
 
     def left_hidden(self, found: Ties, privacy: Floats) -> Floats:

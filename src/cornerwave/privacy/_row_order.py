@@ -20,7 +20,6 @@ Lags that chance explains one by one are tested once more together.
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any
@@ -31,7 +30,7 @@ import pyarrow.compute as pc
 
 from cornerwave.arrays import Floats, Ints
 from cornerwave.columns import Encoded, one_chunk, to_floats
-from cornerwave.noise import available_threads
+from cornerwave.passes import in_threads
 from cornerwave.privacy._distant_rows import DistantRows
 from cornerwave.privacy._groups import EVEN, category_spread
 from cornerwave.privacy._ties import Ties
@@ -207,15 +206,13 @@ class RowOrder:
         asked: list[tuple[str, bool | None]] = [(name, None) for name in numbers]
         asked += [(name, name in hide_missing) for name in categories]
         pairs = _Pairs(positions)
-        with ThreadPoolExecutor(available_threads()) as pool:  # a column in each
-            signals = list(pool.map(lambda each: _signal(table, *each), asked))
-            names = [name for name, _ in asked]
-            known = [pair for pair in zip(names, signals, strict=True) if pair[1] is not None]
-            # Bonferroni: over all columns, lags, and lags taken together
-            alpha = ALPHA / max(1, len(known) * (len(pairs.lags) + len(REACHES)))
-            found = list(
-                pool.map(lambda pair: _revealed_by_near(pair[0], pair[1], pairs, alpha), known)
-            )
+        with in_threads(lambda each: _signal(table, *each), asked, None) as signals:  # by column
+            pairs_of = zip((name for name, _ in asked), signals, strict=True)
+            known = [(name, signal) for name, signal in pairs_of if signal is not None]
+        # Bonferroni: over all columns, lags, and lags taken together
+        alpha = ALPHA / max(1, len(known) * (len(pairs.lags) + len(REACHES)))
+        with in_threads(lambda each: _revealed_by_near(*each, pairs, alpha), known, None) as near:
+            found = list(near)
         if sorted_by is None and all(each.share <= LITTLE for each in found):
             ties = self._distant.found(numbers, categories, hide_missing=hide_missing, alpha=ALPHA)
             found += [revealed_from_afar(self._distant, name, own) for name, own in ties.items()]

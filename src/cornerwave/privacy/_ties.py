@@ -23,6 +23,7 @@ every lag.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,8 @@ PAIRS = 1 << 17
 """Blocks are as long as leaves so many pairs of them,"""
 LONGEST = 1 << 24
 """and long enough that there are no more than this."""
+LONG = 1 << 19
+"""So many blocks are transformed by SciPy: in a quarter of the time, but it has to be loaded."""
 COMBS = (4, 16, 64)
 """So many multiples of a lag are taken together."""
 MOST_LAGS, MULTIPLES = 32, 128
@@ -116,10 +119,12 @@ def _smooth(least: int) -> int:
 
 def _products(sums: Floats) -> tuple[Floats, Floats]:
     """Return A at each lag up to half of the length, and C at each sum of places; circular."""
-    # A is the transform of |f|^2, C that of f^2
-    f = np.fft.rfft(sums)
-    lags = np.fft.irfft(f.real**2 + f.imag**2, len(sums))
-    return lags[: len(sums) // 2 + 1], np.fft.irfft(f * f, len(sums))
+    # A is the transform of |f|^2, C that of f^2; in single precision, whose error of A is some
+    # 1e-7 A(0) = 1e-7 length, far below the sqrt(length) of chance
+    fft = import_module("scipy" if len(sums) >= LONG else "numpy").fft
+    f = fft.rfft(sums.astype(np.float32))
+    lags = fft.irfft(f.real**2 + f.imag**2, len(sums))
+    return lags[: len(sums) // 2 + 1], fft.irfft(f * f, len(sums))
 
 
 def find_ties(cells: Cells, hides_missing: bool | None, blocks: Blocks, alpha: float) -> Ties:
