@@ -63,9 +63,13 @@ class DistantRows:
         if not self.columns or not table.num_rows:
             return []
         spans = _chosen(start, start + table.num_rows, self._stride)
-        some = [table.slice(here - start, there - here) for here, there in spans]
-        firsts = [here for here, _ in spans]
-        return list(zip(firsts, (_cells(each, self.columns) for each in some), strict=True))
+        if not spans:
+            return []
+        # all of them at once: a call for each stretch would take longer than what it does
+        some = pa.concat_tables([table.slice(here - start, there - here) for here, there in spans])
+        ends = np.cumsum([there - here for here, there in spans])
+        parts = np.split(_cells(some, self.columns), ends[:-1], axis=1)
+        return list(zip((here for here, _ in spans), parts, strict=True))
 
     def take(self, parts: Iterable[tuple[int, Cells]]) -> None:
         """Take over what `of` kept of some rows, in any order."""
@@ -82,8 +86,9 @@ class DistantRows:
         self._total = max(self._total, stop)
         for here, there in _chosen(start, stop, self._stride):
             some = cells[:, here - start : there - start]
-            # copied, or all rows of the part would stay in memory with it
-            self._parts.append((here, some if some.shape == cells.shape else some.copy()))
+            # copied, or all rows of what it is a part of would stay in memory with it
+            whole = some.shape == cells.shape and cells.base is None
+            self._parts.append((here, cells if whole else some.copy()))
             self._rows += there - here
 
     def found(
