@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import copy_context
-from threading import Lock
 from typing import Generic, Protocol, Self, TypeVar
 
 from threadpoolctl import threadpool_limits
@@ -129,35 +128,10 @@ def in_threads(
         while under_way:
             yield under_way.popleft().result()
 
-    with _single_blas, ThreadPoolExecutor(count) as pool:
+    # more threads of BLAS than one for each of ours would wait for each other, busily
+    with threadpool_limits(limits=1, user_api="blas"), ThreadPoolExecutor(count) as pool:
         try:
             yield results()
         finally:
             for waiting in under_way:
                 waiting.cancel()
-
-
-class _SingleBlas:
-    """One thread of BLAS for each of ours, for as long as any of them works.
-
-    More would wait for each other, busily: many times as long where others use the processors.
-    The limit is the process's, so of several that ask for it the last one takes it away.
-    """
-
-    def __init__(self) -> None:
-        self._lock, self._users = Lock(), 0
-
-    def __enter__(self) -> None:
-        with self._lock:
-            if not self._users:
-                self._limit = threadpool_limits(limits=1, user_api="blas")
-            self._users += 1
-
-    def __exit__(self, *_: object) -> None:
-        with self._lock:
-            self._users -= 1
-            if not self._users:
-                self._limit.restore_original_limits()
-
-
-_single_blas = _SingleBlas()

@@ -153,6 +153,8 @@ def main(words: Sequence[str] | None = None) -> None:
 
     Report a refusal in one line, and a bug by its place in the code.
     """
+    # Before NumPy is loaded: threads of BLAS take 30 ms to start, and wait busily for each other.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     warnings.showwarning = show_warning
     warnings.simplefilter("always", CornerwaveWarning)
     # Not inside a handler: an error keeps files open, and a reader's threads must not outlive the
