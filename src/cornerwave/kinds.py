@@ -24,6 +24,10 @@ class Kind:
         """Return a value that is accepted as it is used."""
         return tuple(value) if isinstance(value, list) else value
 
+    def of_text(self, text: str) -> Any:
+        """Return what a text states, to be checked."""
+        return text
+
 
 @dataclass(frozen=True)
 class Text(Kind):
@@ -64,6 +68,10 @@ class Whole(Kind):
     def accepts(self, value: Any) -> bool:
         """Whether it is a whole number in the range."""
         return type(value) is int and self.least <= value <= self.most
+
+    def of_text(self, text: str) -> Any:
+        """Return the number that a text spells, or the text."""
+        return int(text) if text.isdecimal() and len(text) < 20 else text
 
 
 class OneOf(Kind):

@@ -97,6 +97,7 @@ class CopySpec:
             "clip": {name: list(ends) for name, ends in clip.items()},
             "types": dict(self.finish.types),
             "names": dict(self.finish.names),
+            "decimals": dict(self.finish.decimals),
             "spread": {name: [own.centre, own.factor] for name, own in self.finish.spread.items()},
             "format": self.format,
             "dictionary": self.dictionary,
@@ -111,10 +112,11 @@ class CopySpec:
         """Return what `to_json` wrote; what is not kept has its default."""
         clip = {name: (low, high) for name, (low, high) in kept["clip"].items()}
         types, names = kept.get("types", {}), kept.get("names", {})
+        decimals = kept.get("decimals", {})
         spread = {name: SameSpread(*own) for name, own in kept.get("spread", {}).items()}
         return cls(
             level=Level(LATTICE[kept["level"] - 1]),
-            finish=Finish(frozenset(kept["round"]), clip, types, names, spread),
+            finish=Finish(frozenset(kept["round"]), clip, types, names, decimals, spread),
             edition=kept.get("edition"),
             batch=kept.get("batch"),
             format=kept.get("format"),

@@ -320,6 +320,16 @@ class Choices:
         option=None,
         looks=True,
     )
+    decimals: Mapping[str, int] = declared(
+        "Decimals of the floats of a column, in the table and so in copies",
+        VALUES,
+        kind=Whole("a whole number from 1 to 15", least=1, most=15),
+        value=2,
+        roles=(PERTURBED,),
+        metavar="COLUMN=N",
+        label="Decimals",
+        looks=True,
+    )
     released_as: Mapping[str, str] = declared(
         "Name of a column in copies",
         VALUES,
@@ -443,6 +453,7 @@ class ChoiceArguments(TypedDict, total=False):
     few_rows: bool
     round: Iterable[str]
     clip: Mapping[str, tuple[Any, Any]] | None
+    decimals: Mapping[str, int] | None
     released_as: Mapping[str, str] | None
 
 

@@ -155,7 +155,7 @@ def _flag_of(choice: Choice) -> str:
 def _type_of(choice: Choice) -> Any:
     if choice.is_flag:
         return bool
-    if isinstance(choice.kind, Whole):
+    if isinstance(choice.kind, Whole) and choice.gives == TABLE:
         return int
     is_text = choice.gives == TABLE and isinstance(choice.kind, Text)
     return str | None if is_text else list[str] | None
@@ -233,7 +233,8 @@ def _parsed(choice: Choice, given: Any) -> Any:
         return given
     if isinstance(choice.kind, Bounds):
         return bounds_of(given)
-    values = by_column((pair(text, f"{flag} {choice.metavar}") for text in given), flag)
+    pairs = (pair(text, f"{flag} {choice.metavar}") for text in given)
+    values = by_column(((name, choice.kind.of_text(text)) for name, text in pairs), flag)
     for name, value in values.items():
         choice.check(value, f"{name!r}: ", flag)
     return values

@@ -22,9 +22,11 @@ from cornerwave.arrays import Floats
 from cornerwave.columns._schema import Column, Schema, listed
 from cornerwave.columns._spread import AsLeft
 from cornerwave.columns._types import (
+    decimal_type,
     ends_of,
     is_number,
     nearest,
+    nearest_decimals,
     plain_type,
     step_of,
     type_named,
@@ -58,7 +60,8 @@ class Limits:
 class Finish:
     """Which numeric columns are rounded, and which are clipped to bounds.
 
-    A rounded column has its source's type, or the one in `types`. `names` are what columns are
+    A rounded column has its source's type, or the one in `types`; one of floats with so many
+    `decimals` stays one of floats. `names` are what columns are
     called in the copy, of those that have another name there. Columns in `spread` vary as much as
     those of the table; bounds are those of what is released.
     """
@@ -67,6 +70,7 @@ class Finish:
     clip: Mapping[str, tuple[Bound, Bound]] = field(default_factory=dict)
     types: Mapping[str, str] = field(default_factory=dict)
     names: Mapping[str, str] = field(default_factory=dict)
+    decimals: Mapping[str, int] = field(default_factory=dict)
     spread: AsLeft = field(default_factory=dict)
 
     def name_of(self, column: str) -> str:
@@ -81,7 +85,7 @@ class Finish:
 
     def check(self, schema: Schema) -> None:
         """Raise ColumnError unless all named columns are perturbed numbers, within bounds."""
-        named = sorted({*self.round, *self.clip, *self.types})
+        named = sorted({*self.round, *self.clip, *self.types, *self.decimals})
         if wrong := [name for name in named if name not in schema.perturbed]:
             raise ColumnError(
                 f"{listed(wrong)}: only perturbed numbers can be rounded or clipped; these are "
@@ -90,8 +94,15 @@ class Finish:
         columns = [schema.column(name) for name in named]
         for column in columns:
             self._check_bounds(column)
+        floats = [c.name for c in columns if pa.types.is_floating(type_named(c.type))]
+        if wrong := [n for n in self.decimals if n not in floats or n in self.types]:
+            raise ColumnError(
+                f"{listed(wrong)}: 'decimals' are for floats that stay floats; columns of another "
+                "type are rounded to its step"
+            )
         doubles = [c.name for c in columns if type_named(c.type) == pa.float64()]
-        if idle := [n for n in doubles if n in self.round and n not in self.types]:
+        free = [name for name in doubles if schema.column(name).decimals is None]
+        if idle := [name for name in free if name in self.round and name not in self.types]:
             warn(
                 f"{listed(idle)}: floats in the source, so rounding does not change them",
                 stacklevel=3,
@@ -116,7 +127,7 @@ class Finish:
 
     def type_of(self, name: str, source: pa.DataType) -> pa.DataType:
         """Return the type of a perturbed column in the copy."""
-        if name not in self.round:
+        if name not in self.round or name in self.decimals:
             return pa.float64()
         return type_named(self.types[name]) if name in self.types else plain_type(source)
 
@@ -145,6 +156,9 @@ class Finish:
         A complete column of floats is not copied, so the values must not change any more.
         """
         low, high = self._bounds(name, unit_of(source))
+        if name in self.round and name in self.decimals:
+            rounded = nearest_decimals(values, self.decimals[name], low, high)
+            return pa.array(rounded, from_pandas=not complete)
         if name in self.round:
             return nearest(values, self.type_of(name, source), low, high)
         if low is not None or high is not None:
@@ -162,7 +176,8 @@ class Finish:
         low, high = self._bounds(name, unit_of(source))
         if name not in self.round:
             return Limits(None, _clipped(low, high))
-        type_ = self.type_of(name, source)
+        decimals = self.decimals.get(name)
+        type_ = self.type_of(name, source) if decimals is None else decimal_type(decimals)
         step = step_of(type_)
         least, most = (float(end * (step or Fraction(1))) for end in ends_of(type_, low, high))
         far = REACH * deviation
@@ -229,6 +244,7 @@ def chosen_in(schema: Schema) -> Finish:
         clip={c.name: c.clip for c in schema.columns if c.clip is not None},
         types=types,
         names={c.name: c.released_as for c in schema.columns if c.released_as},
+        decimals={c.name: c.decimals for c in schema.columns if c.decimals is not None},
     )
 
 

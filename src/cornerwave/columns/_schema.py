@@ -54,10 +54,10 @@ _ROLES = {
 class Column:
     """A column of the source and what happens to it.
 
-    `shown` if it is in the copies; `declared` if the owner called it a category. The last five
+    `shown` if it is in the copies; `declared` if the owner called it a category. The last six
     are what copies look like, and no noise depends on them: whether a number is rounded (None:
-    where a miner loses nothing by it), its bounds, its type and its name, and whether a key or unit
-    leaves as it is instead of as a pseudonym. A derived column `follows` another one.
+    where a miner loses nothing by it), its bounds, type, decimals and name, and whether a key or
+    unit leaves as it is instead of as a pseudonym. A derived column `follows` another one.
     """
 
     name: str
@@ -72,6 +72,7 @@ class Column:
     round: bool | None = None
     clip: tuple[Any, Any] | None = None
     released_type: str | None = None
+    decimals: int | None = None
     released_as: str | None = None
     as_is: bool = False
     follows: str | None = None

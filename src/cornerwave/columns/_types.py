@@ -257,6 +257,25 @@ def nearest(
     return whole.view(type_)
 
 
+def decimal_type(decimals: int) -> pa.DataType:
+    """Return the widest type whose step is the last of so many decimals."""
+    return pa.decimal128(38, decimals)
+
+
+def nearest_decimals(
+    values: Floats, decimals: int, low: float | None = None, high: float | None = None
+) -> Floats:
+    """Round floats to so many decimals, within bounds; NaN stays.
+
+    >>> nearest_decimals(np.array([56.98, 0.05, np.nan]), 1, low=0.05)
+    array([57. ,  0.1,  nan])
+    """
+    least, most = ends_of(decimal_type(decimals), low, high)
+    # a whole number over a power of ten is the double nearest to the decimal, as text is read
+    steps = np.clip(np.rint(values * 10.0**decimals), float(least), float(most))
+    return np.asarray(steps / 10.0**decimals)
+
+
 def _whole(values: Floats, least: int, most: int, type_: pa.DataType) -> pa.Array:
     missing = np.isnan(values)
     rounded = np.rint(np.where(missing, 0.0, values))

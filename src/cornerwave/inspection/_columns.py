@@ -87,6 +87,11 @@ class ColumnReport:
         return self.is_ranked and self.scale is not None and self.scale.whole
 
     @property
+    def decimals(self) -> int | None:
+        """How many decimals it is drafted with in copies."""
+        return self.scale.decimals if self.do == "perturb" and self.scale is not None else None
+
+    @property
     def asks(self) -> tuple[str, ...]:
         """The choices that only a column like this one is asked for."""
         return ("hide_missing",) if self.missing else ()

@@ -108,7 +108,7 @@ def alike(columns: Sequence[ColumnReport]) -> list[list[ColumnReport]]:
         stem: group
         for stem, group in stems.items()
         if stem and len(group) >= ALIKE
-        if len({(r.do, r.type, r.marks, r.is_ranked, r.is_whole) for r in group}) == 1
+        if len({(r.do, r.type, r.marks, r.is_ranked, r.is_whole, r.decimals) for r in group}) == 1
         if group[0].do != DECIDE
     }
     # A wildcard must not take a column from another one.
@@ -175,6 +175,8 @@ def _scale(same: Sequence[ColumnReport]) -> Iterator[str]:
         yield f"# {first.scale.reason}"
     if first.is_whole:
         yield _line("released_type", "int64", "it holds whole numbers alone, and so do copies")
+    if first.decimals is not None:
+        yield _line("decimals", first.decimals, "as many as the table has, and so do copies")
 
 
 def _notes(same: Sequence[ColumnReport]) -> Iterator[str]:

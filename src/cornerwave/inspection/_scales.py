@@ -18,7 +18,15 @@ import numpy as np
 import pyarrow as pa
 
 from cornerwave.arrays import Floats
-from cornerwave.columns import KNOTS, ROWS_PER_KNOT, plain_type, step_of, to_floats, unit_of
+from cornerwave.columns import (
+    KNOTS,
+    ROWS_PER_KNOT,
+    nearest_decimals,
+    plain_type,
+    step_of,
+    to_floats,
+    unit_of,
+)
 from cornerwave.errors import SourceError
 from cornerwave.inspection._recognise import ZERO_HEAVY
 
@@ -37,6 +45,8 @@ SKEWED = 1.0
 LEAST_KNOTS = 10
 """Fewer rows than these knots need leave a tenth of a copy, or more, at the outermost ones, which
 is no better than its own scale."""
+MOST_DECIMALS = 6
+"""Numbers with more decimals were computed, and their digits are nobody's to keep."""
 MOST_LOOKED_AT = 4096
 """So many quantiles stand for a column."""
 
@@ -45,12 +55,13 @@ MOST_LOOKED_AT = 4096
 class DraftedScale:
     """The transform that is drafted for a number, None for its own scale, and why.
 
-    `whole` is whether floats hold whole numbers alone.
+    `whole` is whether floats hold whole numbers alone, `decimals` how many they have if few.
     """
 
     transform: str | None
     reason: str
     whole: bool = False
+    decimals: int | None = None
 
 
 def drafted_scale(cells: pa.ChunkedArray, name: str) -> DraftedScale | None:
@@ -60,13 +71,22 @@ def drafted_scale(cells: pa.ChunkedArray, name: str) -> DraftedScale | None:
         return None
     type_ = plain_type(cells.type)
     whole = pa.types.is_floating(type_) and bool((x == np.rint(x)).all())
+    decimals = None if whole or not pa.types.is_floating(type_) else _decimals(x)
     step, rows = 1.0 if whole else float(step_of(type_) or 0), len(x)
     x = x[np.linspace(0, len(x) - 1, min(len(x), MOST_LOOKED_AT)).astype(np.int64)]
     kind = "dates" if unit_of(type_) else "whole numbers" if step == 1.0 else "numbers"
     if why := [*_against_own(x, step, kind, BY_CHANCE / math.sqrt(rows))]:
-        return DraftedScale(RANK, f"{why[0]}; on ranks copies are distributed as the table", whole)
+        reason = f"{why[0]}; on ranks copies are distributed as the table"
+        return DraftedScale(RANK, reason, whole, decimals)
     about = f"{kind} about normal: they keep their own scale, on which regressions are linear"
-    return DraftedScale(None, about)
+    return DraftedScale(None, about, decimals=decimals)
+
+
+def _decimals(x: Floats) -> int | None:
+    """Return how many decimals the numbers of a column have, if at most MOST_DECIMALS."""
+    # a decimal with more digits than doubles distinguish would be any number
+    most = min(MOST_DECIMALS, 14 - math.ceil(math.log10(max(float(np.abs(x).max()), 1.0))))
+    return next((d for d in range(1, most + 1) if (x == nearest_decimals(x, d)).all()), None)
 
 
 def can_be_ranked(cells: pa.ChunkedArray, name: str) -> bool:

@@ -316,7 +316,11 @@ def _chosen(choice: Choice, name: str, place: int, stated: Mapping[str, str]) ->
     if choice.gives == COLUMNS:
         return True if text == "on" else None
     values = choice.kind.values if isinstance(choice.kind, OneOf) else ()
-    return {_text(value): value for value in values}.get(text, text) if text else None
+    return (
+        {_text(value): value for value in values}.get(text, choice.kind.of_text(text))
+        if text
+        else None
+    )
 
 
 _ENDS = ("-low", "-high")

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from cornerwave.arrays import Codes, Floats
-from cornerwave.choices import ReadingSettings
+from cornerwave.choices import DECLARED, ReadingSettings
 from cornerwave.columns import (
     Categories,
     Column,
@@ -37,6 +37,8 @@ from cornerwave.spine.missing import Draws
 from cornerwave.spine.person_counts import PersonCounts
 from cornerwave.spine.survey import on_scales
 
+_LOOKS = [name for name, choice in DECLARED.items() if choice.looks]
+"""Choices about a column on which no noise depends."""
 BURIED = 10.0
 """Noise of so many times the variance of a column leaves an eleventh of a copy to its values."""
 
@@ -174,7 +176,7 @@ class Frozen:
         del kept["independent_rows"], kept["few_rows"]
         kept["types"] = [[part.name, type_name(part.type)] for part in self.source_types]
         for column in kept["columns"]:
-            for look in ("declared", "round", "clip", "released_type", "released_as", "as_is"):
+            for look in ("declared", "as_is", *_LOOKS):
                 del column[look]
             column["type"] = type_name(self.source_types.field(column["name"]).type)
         for group, categories in zip(kept["categories"], self.categories, strict=True):

@@ -2,8 +2,8 @@
 
 Unless the owner chooses otherwise it looks like the table, where that is free.
 
-Columns vary as much as those of the table (columns/_spread.py). Whole numbers, decimals, dates and
-timestamps are rounded to their own step if
+Columns vary as much as those of the table (columns/_spread.py). Whole numbers, decimals, floats
+of so many decimals, dates and timestamps are rounded to their own step if
 
     noise deviation >= step,   and the type's ends lie out of the noise's reach.
 
@@ -28,6 +28,7 @@ from cornerwave.columns import (
     Column,
     Finish,
     chosen_in,
+    decimal_type,
     ends_of,
     plain_type,
     spreads_of,
@@ -58,11 +59,13 @@ def look(frozen: Frozen, level: Level, asked: Finish, *, raw: bool = False) -> F
         if name not in chosen.round | asked.round
         if (type_ := _free_type(frozen, place, level, clip.get(name), together)) is not None
     }
+    free_types = {name: type_ for name, type_ in free.items() if name not in chosen.decimals}
     return Finish(
         round=chosen.round | asked.round | free.keys(),
         clip=clip,
-        types={**free, **chosen.types, **asked.types},
+        types={**free_types, **chosen.types, **asked.types},
         names=chosen.names,
+        decimals=chosen.decimals,
         spread=together,
     )
 
@@ -82,7 +85,8 @@ def _free_type(
     """Return the type to which a column can be rounded at no cost to a miner, if any."""
     name = frozen.schema.perturbed[place]
     source = frozen.source_types.field(name).type
-    type_ = wide_type(plain_type(source))
+    decimals = frozen.schema.column(name).decimals
+    type_ = wide_type(plain_type(source)) if decimals is None else decimal_type(decimals)
     step = step_of(type_)
     transform, spread = frozen.schema.column(name).transform, together.get(name)
     if step is None or (transform is not None and not (transform == "rank" and spread)):
