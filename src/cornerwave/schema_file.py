@@ -29,7 +29,7 @@ A batch file lists copies to release:
 
 import math
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from pathlib import Path
@@ -137,7 +137,45 @@ def orphans_in(path: Path) -> bool:
     return allowed
 
 
+@dataclass(frozen=True)
+class DraftedChoices:
+    """What a schema file states of each column, some of which may be undecided, and of the table.
+
+    By the keys of the file.
+    """
+
+    columns: Mapping[str, TomlTable]
+    table: TomlTable
+    reading: ReadingSettings
+
+
+def read_draft(text: str, name: str, columns: Sequence[str]) -> DraftedChoices:
+    """Read a schema file of which the owner may have to decide some columns.
+
+    Raises ColumnError, SourceError.
+    """
+    content, path = _parsed_text(text, name, ColumnError), Path(name)
+    entries = {entry["name"]: entry for entry in _entries(content, path, columns)}
+    table = {choice.key: content[choice.key] for choice in _OF_TABLE if choice.key in content}
+    known = {column: entries[column] for column in columns if column in entries}
+    return DraftedChoices(known, table, _reading_of(content, path))
+
+
 def _read(content: TomlTable, path: Path, columns: Sequence[str]) -> Choices:
+    entries = _entries(content, path, columns)
+    named = [entry["name"] for entry in entries]
+    if missing := [name for name in columns if name not in named]:
+        raise ColumnError(f"{path.name} has no decision for {listed(missing)}")
+    if undecided := [entry["name"] for entry in entries if entry["do"] == DECIDE]:
+        raise ColumnError(
+            f"{path.name}: still to decide: {listed(undecided)}; set 'do' to one of "
+            f"{', '.join(DOES.values())}"
+        )
+    return _choices(entries, content)
+
+
+def _entries(content: TomlTable, path: Path, columns: Sequence[str]) -> list[TomlTable]:
+    """Return the checked entries of a schema file, one for each column that is named."""
     _check_known(content, _TABLE_KEYS, path.name)
     entries = _tables(content, "column", path, ColumnError)
     for entry in entries:
@@ -149,16 +187,7 @@ def _read(content: TomlTable, path: Path, columns: Sequence[str]) -> Choices:
         entries = _with_unit(entries, content["unit"], path)
     if twice := repeated(entry["name"] for entry in entries):
         raise ColumnError(f"{path.name} has more than one decision for {listed(twice)}")
-    entries = _expanded(entries, columns, path)
-    named = [entry["name"] for entry in entries]
-    if missing := [name for name in columns if name not in named]:
-        raise ColumnError(f"{path.name} has no decision for {listed(missing)}")
-    if undecided := [entry["name"] for entry in entries if entry["do"] == DECIDE]:
-        raise ColumnError(
-            f"{path.name}: still to decide: {listed(undecided)}; set 'do' to one of "
-            f"{', '.join(DOES.values())}"
-        )
-    return _choices(entries, content)
+    return _expanded(entries, columns, path)
 
 
 def _with_unit(entries: list[TomlTable], unit: Any, path: Path) -> list[TomlTable]:
@@ -289,13 +318,19 @@ def _copy(copy: TomlTable, where: str, path: Path) -> tuple[str, Level | Privacy
 
 def _parsed(path: Path, error: type[CornerwaveError]) -> TomlTable:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
         raise error(f"{path} cannot be read") from None
+    return _parsed_text(text, path.name, error)
+
+
+def _parsed_text(text: str, name: str, error: type[CornerwaveError]) -> TomlTable:
+    try:
+        return tomllib.loads(text)
     except tomllib.TOMLDecodeError as fault:
-        raise error(f"{path.name} is not TOML: {fault}") from None
+        raise error(f"{name} is not TOML: {fault}") from None
     except (ValueError, RecursionError):  # a number of thousands of digits, lists in lists
-        raise error(f"{path.name} cannot be read: a value is too long or too deep") from None
+        raise error(f"{name} cannot be read: a value is too long or too deep") from None
 
 
 def _tables(

@@ -95,12 +95,13 @@ def with_slash() -> Response:
 @pages.get("/datasets/{id}")
 def dataset(request: Request, chosen: ThisDataset, privacy: str = "") -> Response:
     """Show a dataset."""
-    return _dataset(request, chosen, privacy=privacy)
+    return dataset_page(request, chosen, privacy=privacy)
 
 
-def _dataset(
+def dataset_page(
     request: Request, dataset: Dataset, *, privacy: str = "", error: CornerwaveError | None = None
 ) -> Response:
+    """Return the page of a dataset."""
     sharing = service_of(request).sharing
     return page(
         request,
@@ -118,19 +119,21 @@ def _dataset(
             for each in reversed(sharing.grants(dataset=dataset.id))
         ],
         recipients=[*sharing.recipients(), ANYBODY_KNOWN, ANYBODY],
-        requests=sharing.waiting(datasets=_with_linked(service_of(request).vault, dataset)),
+        requests=sharing.waiting(
+            datasets=[each.id for each in linked_with(service_of(request).vault, dataset)]
+        ),
         answered=[e for e in reversed(sharing.requests(dataset=dataset.id)) if e.state != OPEN],
         downloads=_downloads(sharing.accesses(SEARCHED_FOR_DOWNLOADS), dataset.name),
         sentences=list(explained(dataset.frozen)),
         privacy=privacy,
+        allowed=bool(request.app.state.allowed),
     )
 
 
-def _with_linked(vault: Vault, dataset: Dataset) -> list[str]:
-    """Return the ids of a dataset and of the tables that it is linked with."""
+def linked_with(vault: Vault, dataset: Dataset) -> list[Dataset]:
+    """Return a dataset and the tables that it is linked with."""
     name = family_name(dataset)
-    tables = vault.linked(name).tables.values() if name else [dataset]
-    return [each.id for each in tables]
+    return list(vault.linked(name).tables.values()) if name else [dataset]
 
 
 @pages.post("/datasets/{id}/grant")
@@ -153,7 +156,7 @@ def grant(request: Request, dataset: ThisDataset, ticked: Ticked) -> Response:
                 against=against,
             )
     except CornerwaveError as error:
-        return _dataset(request, dataset, privacy=fields.get("privacy", ""), error=error)
+        return dataset_page(request, dataset, privacy=fields.get("privacy", ""), error=error)
     return go(f"/datasets/{dataset.id}")
 
 
@@ -180,7 +183,7 @@ def answer(request: Request, dataset: ThisDataset, fields: Fields) -> Response:
             words=fields.get("words", ""),
         )
     except CornerwaveError as error:
-        return _dataset(request, dataset, error=error)
+        return dataset_page(request, dataset, error=error)
     return go(f"/datasets/{dataset.id}")
 
 

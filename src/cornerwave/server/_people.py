@@ -3,6 +3,7 @@
 import csv
 import io
 import re
+from collections import Counter
 from collections.abc import Iterator
 
 from starlette.requests import Request
@@ -30,17 +31,19 @@ def recipients(request: Request) -> Response:
 def _recipients(request: Request, error: CornerwaveError | None = None) -> Response:
     sharing = service_of(request).sharing
     rows, at = [], sharing.clock()
+    held = Counter(line.recipient for each in sharing.vault.datasets() for line in each.holdings)
     for name in sharing.recipients():
         tokens = sharing.tokens(name)
         live = [each for each in tokens if each.state(at) == LIVE]
         grants = [each for each in sharing.grants(recipient=name) if each.state(at) == LIVE]
         used = max((sharing.last_used(each) or "" for each in tokens), default="")
-        rows.append((name, grants, live, used))
+        rows.append((name, grants, live, used, held.pop(name, 0)))
     return page(
         request,
         "recipients.html",
         status=status_of(error) if error else 200,
         rows=rows,
+        holders=sorted(held.items()),
         error=words_of(error) if error else "",
     )
 

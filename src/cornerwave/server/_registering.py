@@ -1,51 +1,75 @@
 """Registering a table in the console: what was found in each column, and what to do with it.
 
-Tables come from folders that the owner has allowed; nothing outside of them can be named. The
-form's controls are made from the declarations of choices: a field about the table has the key of
-the schema file as its name, a field about a column the name of the choice and the column's place.
+Tables come from folders that the owner has allowed; nothing outside of them can be named. The form
+begins with what `inspect` drafts, or with a schema file that the owner uploads. A registered table
+grows, changes and ends here too.
 """
 
 import hashlib
 import json
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
+from fastapi import Depends
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import PlainTextResponse, Response
 
-from cornerwave.choices import (
-    CATEGORY,
-    COLUMNS,
-    DECLARED,
-    DERIVED,
-    DOES,
-    KEY,
-    PERTURBED,
-    TABLE,
-    UNIT,
-    VALUES,
-    Bounds,
-    Choice,
-    Choices,
-    bound_of,
-    toml_text,
-)
-from cornerwave.columns import is_number, listed
+from cornerwave.choices import Choices
+from cornerwave.columns import decide, is_number, listed
 from cornerwave.errors import CornerwaveError, SourceError, collecting_warnings, discreet
-from cornerwave.inspection import ColumnReport, inspect
-from cornerwave.kinds import OneOf, Text
+from cornerwave.inspection import draft, inspect
 from cornerwave.outlook import explained
-from cornerwave.server._page import Ticked, page, router, signed_in, words_of
+from cornerwave.schema_file import read_draft, schema_text
+from cornerwave.server._console import ThisDataset, dataset_page, linked_with
+from cornerwave.server._page import (
+    MOST_FIELDS,
+    Fields,
+    Ticked,
+    go,
+    page,
+    router,
+    signed_in,
+    words_of,
+)
+from cornerwave.server._register_form import (
+    WORDS,
+    choices_in,
+    column_controls,
+    fields_of,
+    groups_in,
+    reading_in,
+    table_controls,
+)
 from cornerwave.server._replies import service_of
-from cornerwave.sources import SOURCE_ENDINGS, open_to_inspect
+from cornerwave.sources import SOURCE_ENDINGS, Source, open_to_inspect
 from cornerwave.vault import Dataset, Registration
 
 pages = router(signed_in)
 MOST_FILES, DEPTH = 500, 4
 """So many tables are listed, in folders so deep."""
+MOST_SCHEMA = 1 << 20
+"""Bytes of a schema file that is uploaded."""
+
+
+async def _uploaded(request: Request) -> dict[str, str]:
+    """Return the fields of a form with one file, whose text is the field of its name."""
+    fields = {}
+    async with request.form(max_fields=MOST_FIELDS, max_files=1) as form:
+        for name, value in form.items():
+            if isinstance(value, str):
+                fields[name] = value
+                continue
+            content = await value.read(MOST_SCHEMA)
+            fields[name] = content.decode("utf-8", errors="replace")
+            fields[f"{name} name"] = value.filename or "the schema file"
+    return fields
+
+
+Uploaded = Annotated[dict[str, str], Depends(_uploaded)]
 
 
 @pages.get("/register")
@@ -62,24 +86,59 @@ def columns(request: Request, path: str = "") -> Response:
     return _form(request, _within(request, path))
 
 
+@pages.post("/register/schema")
+def fill(request: Request, fields: Uploaded) -> Response:
+    """Fill the form by a schema file, such as that of the last wave of a survey."""
+    path = _within(request, fields.get("path", ""))
+    names = open_to_inspect(path).schema.names
+    try:
+        drafted = read_draft(fields.get("schema", ""), fields.get("schema name", "?"), names)
+    except CornerwaveError as error:
+        return _form(request, path, error=error)
+    groups = drafted.table.get("together", [])
+    name = fields.get("name", "").strip()
+    stated = {**fields_of(drafted, names), **({"name": name} if name else {})}
+    return _form(request, path, stated, together=groups)
+
+
 @pages.post("/register/columns")
 def register(request: Request, ticked: Ticked) -> Response:
-    """Register a table as the form states."""
+    """Register a table as the form states, try that, or send it as a schema file."""
     stated = {name: values[-1] for name, values in ticked.items()}
-    path = _within(request, stated.get("path", ""))
+    path, act = _within(request, stated.get("path", "")), stated.get("act", "register")
+    unrelated, together = ticked.get("unrelated", []), None
     try:
-        source = open_to_inspect(path)
+        source = open_to_inspect(path, reading_in(stated))
         names = source.schema.names
         if stated.get("columns") != _hash(names):
             raise SourceError("the table has other columns now; choose for each of them again")
-        choices = choices_in(names, stated, ticked.get("together", []))
+        together = groups_in(ticked.get("together", []), names)
+        choices = replace(choices_in(names, stated), together=together)
+        if act == "download":
+            return _download(path, source, choices)
+        how = Registration(choices, unrelated=unrelated, dry_run=act == "try")
         with collecting_warnings() as notes:
             vault = service_of(request).vault
-            name, unrelated = stated.get("name", "").strip(), ticked.get("unrelated", [])
-            made = vault.register_as(name, source, Registration(choices, unrelated=unrelated))
+            made = vault.register_as(stated.get("name", "").strip(), source, how)
     except CornerwaveError as error:
-        return _form(request, path, stated, error, ticked.get("unrelated", []))
+        return _form(request, path, stated, error, unrelated, together)
+    if how.dry_run:
+        tried = [*notes, *_decided(made)]
+        return _form(request, path, stated, None, unrelated, together, tried=tried)
     return page(request, "registered.html", dataset=made, notes=notes, decided=_decided(made))
+
+
+def _download(path: Path, source: Source, choices: Choices) -> Response:
+    """Send the schema file that states what the form does."""
+    text = schema_text(decide(source.schema, choices), source.reading)
+    return _as_file(text, path.name.partition(".")[0])
+
+
+def _as_file(schema: str, called: str) -> Response:
+    """Send a schema file."""
+    name = re.sub(r"[^A-Za-z0-9_-]+", "-", called).strip("-") or "schema"
+    headers = {"Content-Disposition": f'attachment; filename="{name}.toml"'}
+    return PlainTextResponse(schema, headers=headers, media_type="application/toml")
 
 
 def _form(
@@ -88,24 +147,26 @@ def _form(
     stated: dict[str, str] | None = None,
     error: CornerwaveError | None = None,
     unrelated: Sequence[str] = (),
+    together: Sequence[Sequence[str]] | None = None,
+    *,
+    tried: Sequence[str] = (),
 ) -> Response:
     others = error is not None and "unrelated" in error.use
     names = [d.name for d in service_of(request).vault.datasets()] if others or unrelated else []
     with discreet():
-        source = open_to_inspect(path)
+        source = open_to_inspect(path, None if stated is None else reading_in(stated))
         inspection = inspect(source)
-    proposed = {f"do-{i}": report.do for i, report in enumerate(inspection.columns)}
-    if inspection.time:
-        proposed["time"] = inspection.time
-    known = proposed if stated is None else stated
+    columns = source.schema.names
+    known = stated or fields_of(read_draft(draft(inspection), "the draft", columns), columns)
     asks = {*inspection.asks, *(error.use if error else ())}
-    name = path.name.partition(".")[0]
+    advised = [list(group) for group in inspection.disclosure.together]
+    chosen = advised if together is None else [list(group) for group in together]
     return page(
         request,
         "columns.html",
         status=400 if error else 200,
         path=path,
-        name=known.get("name", name),
+        name=known.get("name", path.name.partition(".")[0]),
         columns=[
             (report, *column_controls(report, i, is_number(part.type), known, asks))
             for i, (report, part) in enumerate(zip(inspection.columns, source.schema, strict=True))
@@ -113,12 +174,16 @@ def _form(
         controls=list(table_controls(known, asks)),
         disclosure=inspection.disclosure,
         warnings=inspection.warnings,
-        groups=[json.dumps(names) for names in inspection.disclosure.together],
-        hash=_hash(source.schema.names),
+        groups=[
+            (json.dumps(group), group, group in chosen)
+            for group in [*advised, *(each for each in chosen if each not in advised)]
+        ],
+        hash=_hash(columns),
         known=known,
         words=WORDS,
         error=words_of(error) if error else "",
         others=[(name, name in unrelated) for name in names],
+        tried=tried,
     )
 
 
@@ -168,169 +233,42 @@ def _hash(names: Sequence[str]) -> str:
     return hashlib.sha256(json.dumps(list(names)).encode()).hexdigest()
 
 
-# --------------------------------------------------------------------------------------------------
-# The controls of the form, and the choices that it states.
+# --- a registered table -------------------------------------------------------------------
 
 
-_DOING = {choice.value: choice for choice in DECLARED.values() if choice.key == "do"}
-KEY_AS_IS = "key as it is"
-WORDS = {
-    **{do: _DOING[do].words[do] for do in DOES.values()},
-    KEY_AS_IS: DECLARED["key_as_is"].words[True],
-}
-"""What can happen to a column, and how the form calls it."""
-
-
-@dataclass(frozen=True)
-class Control:
-    """A control of the form: a tick, a number, a text, or a selection among options."""
-
-    kind: str
-    name: str
-    label: str
-    help: str
-    value: str
-    options: Sequence[tuple[str, str]] = ()
-
-
-def table_controls(known: Mapping[str, str], asks: Collection[str]) -> Iterator[Control]:
-    """Yield a control for each choice about the table that is not asked for, or is asked here."""
-    shown: set[str] = set()
-    for choice in DECLARED.values():
-        name = choice.key
-        is_asked = not choice.asked or choice.name in asks or bool(known.get(name))
-        if choice.is_of_column or choice.name == "together" or name in shown or not is_asked:
-            continue
-        shown.add(name)
-        same = [each for each in DECLARED.values() if each.key == name]
-        kind = "number" if not choice.is_flag else "tick" if len(same) == 1 else "select"
-        kind = "text" if isinstance(choice.kind, Text) else kind
-        options = [(each.value, each.words[each.value]) for each in same] if len(same) > 1 else []
-        yield Control(
-            kind, name, choice.label, choice.help, known.get(name, ""), [("", "choose…"), *options]
-        )
-
-
-_OF_COLUMN = [
-    choice
-    for choice in DECLARED.values()
-    if choice.gives in (COLUMNS, VALUES) and choice.key != "do" and choice.label
-]
-
-
-def column_controls(
-    report: ColumnReport,
-    place: int,
-    number: bool,
-    known: Mapping[str, str],
-    asks: Collection[str] = (),
-) -> tuple[list[Control], list[Control]]:
-    """Return the controls of a column, and those for the looks of its copies."""
-    roles = {PERTURBED if number else CATEGORY, DERIVED}
-    asked = {*report.asks, *asks}
-    shown = [
-        choice
-        for choice in _OF_COLUMN
-        if roles & {*choice.roles}
-        and (not choice.asked or choice.name in asked or known.get(f"{choice.name}-{place}"))
-    ]
-    every = [(choice.looks, list(_controls(choice, place, known))) for choice in shown]
-    plain, looks = (
-        [control for of_looks, controls in every if of_looks is wanted for control in controls]
-        for wanted in (False, True)
-    )
-    return plain, looks
-
-
-def _controls(choice: Choice, place: int, known: Mapping[str, str]) -> Iterator[Control]:
-    """Yield the controls of a choice for one column; bounds have two."""
-
-    def control(kind: str, label: str, end: str = "", options: Any = ()) -> Control:
-        name = f"{choice.name}{end}-{place}"
-        return Control(kind, name, label, choice.help, known.get(name, ""), options)
-
-    if choice.gives == COLUMNS:
-        yield control("tick", choice.label)
-    elif isinstance(choice.kind, Bounds):
-        for end, word in zip(_ENDS, (f"{choice.label} from", "to"), strict=True):
-            yield control("bound", word, end)
-    elif isinstance(choice.kind, OneOf):
-        words = [(_text(value), word) for value, word in choice.words.items()]
-        yield control("select", choice.label, options=words)
-    else:
-        yield control("text", choice.label)
-
-
-def _text(value: Any) -> str:
-    """Return a value as a field has it."""
-    return value if isinstance(value, str) else toml_text(value)
-
-
-def choices_in(names: Sequence[str], stated: Mapping[str, str], together: Sequence[str]) -> Choices:
-    """Return the choices of a form. Raises SourceError for one that is missing."""
-    does = {name: stated.get(f"do-{i}", "") for i, name in enumerate(names)}
-    if undecided := [name for name, do in does.items() if do not in WORDS]:
-        raise SourceError(f"{undecided[0]!r}: choose what to do with it")
-    keys = [name for name, do in does.items() if do in (KEY, KEY_AS_IS)]
-    if len(keys) > 1:
-        raise SourceError("one column identifies the rows, not several")
-    units = [name for name, do in does.items() if do == UNIT]
-    chosen: dict[str, Any] = {
-        choice.name: tuple(name for name, each in does.items() if each == do)
-        for do, choice in _DOING.items()
-    }
-    chosen |= {"key": next(iter(keys), None), "key_as_is": KEY_AS_IS in does.values()}
-    chosen |= {"unit": tuple(units)}  # of two the one further left is the outer one
-    for choice in _OF_COLUMN:
-        cells = {name: _chosen(choice, name, i, stated) for i, name in enumerate(names)}
-        given = {name: value for name, value in cells.items() if value is not None}
-        chosen[choice.name] = tuple(given) if choice.gives == COLUMNS else given
-    for choice in DECLARED.values():
-        if choice.gives == TABLE and not choice.is_of_column and choice.key in stated:
-            chosen[choice.name] = _of_table(choice, stated[choice.key])
-    return Choices(**{**chosen, "together": _groups(together, names)})
-
-
-def _of_table(choice: Choice, text: str) -> Any:
-    """Return what a field states about the table. Raises SourceError."""
-    if choice.is_flag:
-        return text == ("on" if choice.value is True else choice.value)
-    if isinstance(choice.kind, Text):
-        return text or None
-    if not text.isdecimal() or len(text) > 9:
-        raise SourceError(f"{choice.label.lower()}: give a whole number of rows, 0 for none")
-    return int(text)
-
-
-def _chosen(choice: Choice, name: str, place: int, stated: Mapping[str, str]) -> Any:
-    """Return what a column's fields state for a choice, None if nothing. Raises SourceError."""
-    if isinstance(choice.kind, Bounds):
-        ends = tuple(stated.get(f"{choice.name}{end}-{place}", "").strip() for end in _ENDS)
-        try:
-            return tuple(map(bound_of, ends)) if any(ends) else None
-        except ValueError:
-            raise SourceError(
-                f"{name!r}: clip to numbers, or to dates such as 2027-01-31"
-            ) from None
-    text = stated.get(f"{choice.name}-{place}", "").strip()
-    if choice.gives == COLUMNS:
-        return True if text == "on" else None
-    values = choice.kind.values if isinstance(choice.kind, OneOf) else ()
-    return (
-        {_text(value): value for value in values}.get(text, choice.kind.of_text(text))
-        if text
-        else None
-    )
-
-
-_ENDS = ("-low", "-high")
-
-
-def _groups(texts: Sequence[str], names: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+@pages.post("/datasets/{id}/grow")
+def grow(request: Request, dataset: ThisDataset, fields: Fields) -> Response:
+    """Append rows, or take a new state of the whole table, from an allowed folder."""
     try:
-        groups = [tuple(json.loads(text)) for text in texts]
-    except (ValueError, TypeError):
-        raise SourceError("columns that belong together cannot be read; inspect again") from None
-    if not all(name in names for group in groups for name in group):
-        raise SourceError("columns that belong together have other names now; inspect again")
-    return tuple(groups)
+        path = _within(request, fields.get("path", ""))
+        take = dataset.update if fields.get("act") == "update" else dataset.append
+        with collecting_warnings() as notes:
+            made = take(path)
+    except CornerwaveError as error:
+        return dataset_page(request, dataset, error=error)
+    lines = [f"{made.rows_brought:,} rows came; the table has {made.rows:,} now", *notes]
+    return page(request, "grown.html", dataset=dataset, edition=made, lines=lines)
+
+
+@pages.get("/datasets/{id}/schema.toml")
+def schema_of(dataset: ThisDataset) -> Response:
+    """Send the schema file of what was registered."""
+    return _as_file(dataset.schema_file(), dataset.name)
+
+
+@pages.post("/datasets/{id}/close")
+def close(request: Request, dataset: ThisDataset) -> Response:
+    """End the releases of a dataset, and of the tables that it is linked with."""
+    for each in linked_with(service_of(request).vault, dataset):
+        each.close()
+    return go(f"/datasets/{dataset.id}")
+
+
+@pages.post("/datasets/{id}/unregister")
+def unregister(request: Request, dataset: ThisDataset) -> Response:
+    """Forget a dataset of which nothing was released."""
+    try:
+        service_of(request).vault.unregister(dataset.name)
+    except CornerwaveError as error:
+        return dataset_page(request, dataset, error=error)
+    return go("")
