@@ -1049,7 +1049,7 @@ class TestEditions:
         shown = " ".join(run("coalition", "people", "ann").out.split())
         assert re.search(r"0\.5000 \W*not bounded", shown)
         assert "no figure bounds what it reveals of other columns" in shown
-        assert "Even somebody who knows which cells were replaced guesses right at most" in shown
+        assert "Even someone who knows which cells were replaced guesses right at most" in shown
         assert run("report", "people", "--out", "r.html").code == 0
         page = (tmp_path / "r.html").read_text()
         assert "not bounded: grade changed between editions" in page

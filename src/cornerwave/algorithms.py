@@ -279,23 +279,23 @@ def _of_parts(
     part_rows = max(sizes.LEARNED_ROWS, sizes.LEARNED_CELLS // rows.shape[1])
     if len(rows) <= part_rows:
         return [learn(rows)]
-    found: list[Learned] = []
+    learned: list[Learned] = []
     over_blocks(
-        lambda _rows: found,
-        lambda found, part: found.append(learn(rows[part])),
+        lambda _rows: learned,
+        lambda learned, part: learned.append(learn(rows[part])),
         rows=len(rows),
         columns=rows.shape[1],
         threads=threads,
         block_rows=part_rows,
     )
-    return found
+    return learned
 
 
 def moments_of(rows: Floats, threads: int | None = None) -> Moments:
     """Return the moments of (T, N) rows, in threads: they are exact for any parts."""
     # digits of columns are quicker to cut
-    found = _of_parts(lambda part: Moments.of_columns(columns_of(part)), rows, threads)
-    return reduce(add, found)
+    parts = _of_parts(lambda part: Moments.of_columns(columns_of(part)), rows, threads)
+    return reduce(add, parts)
 
 
 def largest_of(rows: Floats) -> Floats:

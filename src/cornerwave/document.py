@@ -271,7 +271,7 @@ def one_line(text: str) -> str:
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
-# Copies count dates in days or seconds since 1970, and durations in seconds; `unit` says which.
+# Copies count dates in days or seconds since 1970, and durations in seconds; `unit` states which.
 
 DAY, MINUTE = 86400.0, 60.0
 SPANS = (("days", DAY), ("hours", 3600.0), ("minutes", MINUTE), ("seconds", 1.0))

@@ -28,7 +28,7 @@
     │   └── OutputExists    (FileExistsError)
     └── Fault               (RuntimeError)       a bug in Cornerwave
 
-A message says what was given, what is allowed and what to do next. It never quotes
+A message states what was given, what is allowed and what to do next. It never quotes
 a cell of a table or a byte of a key.
 """
 
@@ -185,7 +185,7 @@ _of_table: ContextVar[str] = ContextVar("of_table", default="")
 
 @contextmanager
 def in_table(name: str) -> Iterator[None]:
-    """Let messages of the code within say which of several tables they are about."""
+    """Let messages of the code within name which of several tables they are about."""
     token = _of_table.set(f"table {name!r}: ")
     try:
         yield

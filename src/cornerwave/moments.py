@@ -97,12 +97,12 @@ class Moments:
         products = gram[:size, :size].reshape(DIGITS, number, DIGITS, number).transpose(0, 2, 1, 3)
         # without gaps every row has every column
         count = gram[size:, size:] if gaps else np.full((number, number), rows)
-        found = gram[:size, size:] if gaps else np.repeat(sums, number)
+        kept = gram[:size, size:] if gaps else np.repeat(sums, number)
         return cls(
             rows=rows,
             top=top,
             count=count.astype(np.int64),
-            sums=found.reshape(DIGITS, number, number).copy(),
+            sums=kept.reshape(DIGITS, number, number).copy(),
             high=products >> _LIMB,
             low=products & ((1 << _LIMB) - 1),
             lowest=lowest,

@@ -222,7 +222,7 @@ def _buried(frozen: Frozen, noise: float) -> Iterator[str]:
     """Yield which columns alone have noise out of all proportion at a noise."""
     shape = zip(np.diag(frozen.covariance), np.diag(frozen.excess), strict=True)
     # v S_jj / K_jj
-    times = [noise * (1 + more / own) if own > 0 else 0.0 for own, more in shape]
+    times = [noise * (1 + more / variance) if variance > 0 else 0.0 for variance, more in shape]
     names = [n for n, each in zip(frozen.schema.perturbed, times, strict=True) if each >= BURIED]
     if names and noise < BURIED:
         yield (

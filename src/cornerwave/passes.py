@@ -67,21 +67,21 @@ class Pass(ABC, Generic[Rows, Found, Result_co]):
         there may be left out. Raises SourceError for rows that cannot be used.
         """
 
-    def outline(self, found: Found) -> Found:
+    def outline(self, total: Found) -> Found:
         """Return what `of` has to know of other rows: what was found of them, or less of it."""
-        return found
+        return total
 
     @abstractmethod
-    def finish(self, found: Found) -> Result_co:
+    def finish(self, total: Found) -> Result_co:
         """Return what all rows show together. Raises SourceError if they cannot be used."""
 
 
 class Adding(Pass[Rows, Found, Found]):
     """A pass whose parts need only be added up."""
 
-    def finish(self, found: Found) -> Found:
+    def finish(self, total: Found) -> Found:
         """Return what all rows show: the sum."""
-        return found
+        return total
 
 
 def add_up(
@@ -105,9 +105,9 @@ def add_up(
         return block, pass_.of(block, given[1])
 
     with in_threads(look, handed_out, threads) as parts:
-        for block, found in parts:
+        for block, part in parts:
             seen(block)
-            total = total + found
+            total = total + part
     return total
 
 

@@ -18,7 +18,7 @@ they may have, are those of the declarations in `choices`:
     do = "category"
 
 It must decide every column of the source. One for linked tables has a [[table]] for each, with its
-name and these keys ([[table.column]]); above them may stand the `unit` of all, and `orphans`.
+name and these keys ([[table.column]]); above them may be the `unit` of all, and `orphans`.
 A batch file lists copies to release:
 
     [[copy]]
@@ -74,7 +74,7 @@ _COLUMN_KEYS = ("name", *_BY_COLUMN_KEY)
 _TABLE_KEYS = ("unit", "column", *dict.fromkeys(choice.key for choice in _OF_TABLE), "reading")
 _COPY_KEYS = ("to", "privacy", "noise", "out")
 ORPHANS = "orphans"
-"""What a schema file for linked tables calls the choice to allow persons who lack a row in one."""
+"""What a schema file for linked tables calls the choice to allow persons without a row in one."""
 ALONE = "a schema file states all choices; leave out the others"
 """Why a schema file and other choices do not go together."""
 
@@ -116,17 +116,17 @@ def read_linked(path: Path, tables: Sequence[str]) -> dict[str, TableInFile]:
     """
     content = _parsed(path, ColumnError)
     _check_known(content, ("unit", ORPHANS, "table"), path.name)
-    found = dict[str, TableInFile]()
+    tables_in_file = dict[str, TableInFile]()
     for each in _tables(content, "table", path, ColumnError):
         name = each.get("name")
-        if not isinstance(name, str) or name in found:
+        if not isinstance(name, str) or name in tables_in_file:
             raise ColumnError(f"{path.name}: every [[table]] has a name of its own")
-        own = {key: value for key, value in each.items() if key != "name"}
+        keys = {key: value for key, value in each.items() if key != "name"}
         within = path.with_name(f"{path.name}, {name}")
-        found[name] = TableInFile(own, within, content.get("unit"))
-    if unknown := sorted(set(tables) ^ set(found)):
+        tables_in_file[name] = TableInFile(keys, within, content.get("unit"))
+    if unknown := sorted(set(tables) ^ set(tables_in_file)):
         raise ColumnError(f"{path.name} and the named tables differ in {listed(unknown)}")
-    return found
+    return tables_in_file
 
 
 def orphans_in(path: Path) -> bool:
@@ -224,7 +224,7 @@ def _reading_of(content: TomlTable, path: Path) -> ReadingSettings:
 
 
 def _expanded(entries: list[TomlTable], columns: Sequence[str], path: Path) -> list[TomlTable]:
-    """Return an entry for each column that wildcards stand for; a column's own entry counts first.
+    """Return an entry for each column that wildcards match; a column's own entry counts first.
 
     A name with * in it that is a column's name is not a wildcard.
     """

@@ -98,7 +98,9 @@ class CopySpec:
             "types": dict(self.finish.types),
             "names": dict(self.finish.names),
             "decimals": dict(self.finish.decimals),
-            "spread": {name: [own.centre, own.factor] for name, own in self.finish.spread.items()},
+            "spread": {
+                name: [spread.centre, spread.factor] for name, spread in self.finish.spread.items()
+            },
             "format": self.format,
             "dictionary": self.dictionary,
             "edition": self.edition,
@@ -113,7 +115,7 @@ class CopySpec:
         clip = {name: (low, high) for name, (low, high) in kept["clip"].items()}
         types, names = kept.get("types", {}), kept.get("names", {})
         decimals = kept.get("decimals", {})
-        spread = {name: SameSpread(*own) for name, own in kept.get("spread", {}).items()}
+        spread = {name: SameSpread(*pair) for name, pair in kept.get("spread", {}).items()}
         return cls(
             level=Level(LATTICE[kept["level"] - 1]),
             finish=Finish(frozenset(kept["round"]), clip, types, names, decimals, spread),

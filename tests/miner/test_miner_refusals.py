@@ -198,7 +198,9 @@ def test_the_privacy_of_a_whole_copy_is_not_taken_for_its_noise(
     with pytest.raises(LevelError, match=r"states privacy 0\.5, but privacy 0\.6 was given"):
         Copy.open(path, privacy=0.6)
     metadata_path(path).unlink()
-    with pytest.raises(LevelError, match=r"privacy 0\.5 does not say how noisy copy\.csv is") as e:
+    with pytest.raises(
+        LevelError, match=r"privacy 0\.5 does not state how noisy copy\.csv is"
+    ) as e:
         Copy.open(path, privacy=0.5)
     assert "Pass noise=" in str(e.value)
     right, wrong = (Copy.open(path, noise=v, metadata={}) for v in (noise, 1.0))

@@ -186,7 +186,7 @@ class Sharing:
         return [each for each in every if dataset in (None, each.dataset)]
 
     def permitted(self, recipient: str | None) -> dict[str, Grant]:
-        """Return what somebody may fetch of each dataset, by its id: the least noisy level.
+        """Return what someone may fetch of each dataset, by its id: the least noisy level.
 
         `recipient` is None for those without a token, who may have what is public. What is
         granted to anybody is held by those who fetch it.
@@ -332,7 +332,7 @@ class Sharing:
         done = replace(asked, state=DECLINED if decline else APPROVED, answer=short(words))
         grants = [] if decline else self._approval(asked, privacy, until)
         with self._records.together() as records:
-            _open_request(records, request)  # somebody else may have answered meanwhile
+            _open_request(records, request)  # someone else may have answered meanwhile
             for each in grants:
                 self._put_grant(records, each)
             records.put(done.record())

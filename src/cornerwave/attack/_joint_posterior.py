@@ -166,8 +166,8 @@ class JointPosterior:
                 for name, usual in self._by_theory(v).items()
             }
 
-        with in_threads(left, noise, None) as found:
-            shares = list(found)
+        with in_threads(left, noise, None) as measured:
+            shares = list(measured)
         return {name: np.array([each[name] for each in shares]) for name in shares[0]}
 
     def left_of(self, truth: Floats, copy: Floats, noise: float) -> Floats:

@@ -167,8 +167,9 @@ class Aligned:
     `names` are the shortest distinct ends of the copies' paths, `stated` is their metadata,
     `sorted_copies` names those whose rows were reordered. `logarithmic` columns are compared
     on the scale log(1+x); numbers `apart` are judged each by itself, for the reason given;
-    `left_out` says why a column cannot be compared. Rows are matched by the `key`, if there is one.
-    `persons` is which rows belong together, if any do; of one row of each, `whole` are all rows.
+    `left_out` states why a column cannot be compared. Rows are matched by the `key`, if there is
+    one. `persons` is which rows belong together, if any do; of one row of each, `whole` is
+    all rows.
     """
 
     source: Source
@@ -261,7 +262,9 @@ class Aligned:
         names = [name for group in self.categories for name in group]
         types = {name: category_type(self.source.schema.field(name).type) for name in names}
         known = list(zip(self.copies, self.spreads, strict=True))
-        spreads = [next((own for copy, own in known if copy is table), {}) for table in tables]
+        spreads = [
+            next((spread for copy, spread in known if copy is table), {}) for table in tables
+        ]
         return BlockReading(self.columns, lowest, types, tuple(spreads))
 
     @cached_property
@@ -269,7 +272,11 @@ class Aligned:
         """How each copy states that it drew numbers together, but for those on ranks."""
         columns = [name for name in self.columns if not self.stated.on_ranks(name)]
         return tuple(
-            {name: own for name in columns if (own := self.stated.spread(i, name)) is not None}
+            {
+                name: spread
+                for name in columns
+                if (spread := self.stated.spread(i, name)) is not None
+            }
             for i in range(len(self.copies))
         )
 
@@ -284,11 +291,11 @@ class Aligned:
         return self._of_spreads(lambda spread: float(spread.undone(np.zeros(1))[0]), 0.0)
 
     def _of_spreads(self, of: Callable[[SameSpread], float], otherwise: float) -> Floats:
-        found = [
+        values = [
             [of(spreads[name]) if name in spreads else otherwise for name in self.columns]
             for spreads in self.spreads
         ]
-        return np.array(found).reshape(len(self.copies), len(self.columns))
+        return np.array(values).reshape(len(self.copies), len(self.columns))
 
     def run(
         self,
@@ -435,13 +442,13 @@ class _Kinds:
         shared = [n for n in tables[0].schema.names if n in everywhere and n not in names]
         hidden = [n for n in shared if any(about.pseudonym for about in stated.each(n))]
         derived = stated.derived(shared)
-        own = [name for name in shared if name not in {*hidden, *derived}]
-        categories = stated.categories(own, tables)
+        comparable = [name for name in shared if name not in {*hidden, *derived}]
+        categories = stated.categories(comparable, tables)
         refreshed = {name for group in categories for name in group}
         numbers = [
             name
             for name in shared
-            if name in own
+            if name in comparable
             and name not in refreshed
             and all(is_number(table.schema.field(name).type) for table in tables)
         ]
@@ -455,7 +462,7 @@ class _Kinds:
         left_out |= {
             name: f"{name} is not a number, or not a category, in every file"
             for name in shared
-            if name in own and name not in {*numbers, *refreshed}
+            if name in comparable and name not in {*numbers, *refreshed}
         }
         compared = tuple(name for name in numbers if name not in {*left_out, *apart})
         if not compared and not categories and not apart:

@@ -59,7 +59,7 @@ LEARNED_NUMBERS, LEARNED_ROWS, FEWEST_LEARNED = 8, 8192, 800
 """Boosting on everything estimates so many numbers, in so many rows, and not in fewer."""
 
 MOST_MANY, MOST_PRODUCTS, LOCAL_PRODUCTS = 2, 96, 16
-"""Columns whose values have weights of their own, products that say whether weights differ from
+"""Columns whose values have weights of their own, products that show whether weights differ from
 value to value, and coordinates that they are fitted for."""
 
 CLOSE_NUMBERS = 8

@@ -148,7 +148,7 @@ class CategoryEvidence:
 
     `alone` means that the tables have no numbers to judge, `every` the distance of kept rows;
     `boundless` columns have too many values for a category. If rows belong to `persons`, an event
-    replaces a whole history by that of somebody with as many rows, row by row: what is drawn has
+    replaces a whole history by that of someone with as many rows, row by row: what is drawn has
     the distribution of such rows, and what it should be is not known.
     """
 

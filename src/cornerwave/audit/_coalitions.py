@@ -6,7 +6,7 @@ Errors are of the best linear estimate from all columns of the copies. Its weigh
 fitted to all groups of rows but one and tested on that one, in turn; the paired
 differences of the groups give a t interval. If nothing is gained, fitted weights on
 further copies only hurt: the gain is a little below 0, and an interval above 0 is an alarm.
-A coalition is compared with the unrounded form of its best copy: rounded copies may say
+A coalition is compared with the unrounded form of its best copy: rounded copies may show
 more together than each alone, but not more than that one. A table with few rows for its
 columns cannot fit a weight for each column of each copy: it fits one weight for each copy,
 which is the best estimate if noise is shaped like the table.

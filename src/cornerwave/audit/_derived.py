@@ -32,7 +32,7 @@ class DerivedEvidence:
     @classmethod
     def of(cls, aligned: Aligned) -> "DerivedEvidence":
         """Compare the derived columns of all copies with the table's."""
-        found: dict[tuple[int, str], tuple[str, float]] = {}
+        misfits: dict[tuple[int, str], tuple[str, float]] = {}
         table = (aligned.whole or aligned).source
         for i, copy in enumerate((aligned.whole or aligned).copies):
             for name, about in aligned.stated.copies[i].columns.items():
@@ -42,8 +42,8 @@ class DerivedEvidence:
                     continue
                 if both <= {*table.schema.names} & {*copy.schema.names}:
                     known = _function(table, name, source, about.limits)
-                    found[i, name] = source, _misfits(copy, name, source, about.limits, known)
-        return cls(found)
+                    misfits[i, name] = source, _misfits(copy, name, source, about.limits, known)
+        return cls(misfits)
 
 
 def _cases(

@@ -1,6 +1,6 @@
 """Everything that files show in some rows, put together for the attacks on whole copies.
 
-Numbers and categories kept rows of their own accord, every so-and-so-many of all: their common rows
+Numbers and categories kept rows independently of each other, every so many of all: common rows
 are used. Added are the numbers that are judged apart, clipped ones as they are and those on
 the scale of ranks by their scores, and columns that no other check looks at: keys, and text of too
 many values for a category.
@@ -77,7 +77,7 @@ def _fine(evidence: WholeEvidence) -> Iterator[str]:
 def _rows_of(aligned: Aligned, name: str, kept: Ints, rows: int, most: int) -> tuple[Ints, Ints]:
     """Return the rows inside some intervals of a column, and which interval each is in."""
     known = [block[np.isin(places, kept)] for places, block in _blocks(aligned, name)]
-    # quantiles from the kept rows say where intervals hold enough rows
+    # quantiles of the kept rows show where intervals hold enough rows
     edges = _edges(np.sort(np.concatenate(known)), most / rows)
     inside_rows, strips = [], []
     for places, block in _blocks(aligned, name):

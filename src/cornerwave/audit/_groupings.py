@@ -209,7 +209,7 @@ def _parts_of_whole(whole: Ints) -> Iterator[Part]:
 
 
 def _parts_of_times(seconds: Floats) -> Iterator[Part]:
-    """Yield what a calendar and a clock say, in UTC, of seconds since 1970."""
+    """Yield what a calendar and a clock show, in UTC, of seconds since 1970."""
     whole = np.floor(np.clip(seconds, -6e10, 2.5e11)).astype(np.int64)
     # 1970-01-01 was a Thursday, so day + 3 is 0 on Mondays
     day = whole // DAY

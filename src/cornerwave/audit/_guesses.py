@@ -376,7 +376,7 @@ def _agreements(shown: CategoryCodes, best: int, others: Sequence[int]) -> list[
 
 
 def _corrections(views: Sequence[_View], flags: Sequence[Sequence[Flags]], learn: slice) -> Floats:
-    """Return what all agreements say about each category, (categories, rows)."""
+    """Return what all agreements show of each category, (categories, rows)."""
     # agreements less their mean given y: what remains is news
     r = np.stack(
         [

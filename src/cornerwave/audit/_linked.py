@@ -1,4 +1,4 @@
-"""Does a copy hide what it states of a person, from somebody who knows which rows are theirs?
+"""Does a copy hide what it states of a person, from someone who knows which rows are theirs?
 
 For a table with a unit, privacy p is promised of three things, for each column:
 
@@ -8,19 +8,20 @@ For a table with a unit, privacy p is promised of three things, for each column:
 
 Each is estimated from files alone, by a regression that is fitted to other persons than it is
 scored in, on what the copy shows: the row and row j, the person's means, the number of the person's
-rows m, and means and rows over m, since fewer rows say less. Categories enter by their coordinates
-(_attacks), and for them the vote counts too: the value that the copy shows in most of the person's
-rows. All copies together are one more adversary: they must not hide less than the best of them
-states. Copies of other tables of the same persons say more: what they show of a person counts too
-(_other_tables).
+rows m, and means and rows over m, since fewer rows reveal less. Categories enter by their
+coordinates (_attacks), and for them the vote counts too: the value that the copy shows in most of
+the person's rows. All copies together are one more adversary: they must not hide less than the best
+of them states. Copies of other tables of the same persons reveal more: what they show of a
+person counts too (_other_tables).
 
-Of persons in households, in whole ones by somebody who knows which they are, two more:
+Of persons in households, in whole ones by someone who knows which they are, two more:
 
     group     the mean of the household's cells
     apart     the mean of a person's cells less that of another person of the household
 
-The order of a person's rows may say more, as in a series of years. Then the rows around a row and
-its place count too: against what is stated, or as a note where the owner chose to keep the order.
+The order of a person's rows may reveal more, as in a series of years. Then the rows around a row
+and its place count too: against what is stated, or as a note where the owner chose to keep
+the order.
 
 In a table with a time there are two adversaries. One does not know the times, unless copies show
 them as they are, and estimates everything. The other knows the order of a person's rows in time,
@@ -57,7 +58,7 @@ MOST_LINKED = 48
 """Coordinates of a copy that estimate a column, its own and those closest to it in the copy."""
 
 MOST_TIMES, NOTHING = 48, 1e-12
-"""Times that are told apart at most, and a share of a variance that is rounding."""
+"""Times that are distinguished at most, and a share of a variance that is rounding."""
 
 VALUE, MEAN, CHANGE = "value", "mean", "change"
 GROUP, APART = "group", "apart"
@@ -117,15 +118,15 @@ class History:
         """Return the means (k, persons) less those of other persons, NaN where there is none."""
         means = self.means(rows)
         alone = self.other_person == np.arange(len(self.starts))
-        found = means - means[:, self.other_person]
+        differences = means - means[:, self.other_person]
         rounding = SAME * np.nanmax(np.abs(means), axis=1, keepdims=True, initial=0.0)
-        return np.where(alone, np.nan, np.where(np.abs(found) <= rounding, 0.0, found))
+        return np.where(alone, np.nan, np.where(np.abs(differences) <= rounding, 0.0, differences))
 
     def of_households(self, rows: Floats) -> Floats:
         """Return what households have in common (k, households), by rows (d, n)."""
         assert self.outer is not None
         means, each = self.outer.means(rows), self.means(rows)
-        of_persons = np.array([np.bincount(self.household, own) for own in each]) / self.persons
+        of_persons = np.array([np.bincount(self.household, row) for row in each]) / self.persons
         few, lone = 1 / self.outer.sizes, 1 / self.persons
         return np.vstack([means, means * few, means * lone, of_persons, few[None], lone[None]])
 
@@ -207,9 +208,9 @@ class LinkedView:
 
     def near(self, name: str) -> list[str]:
         """Return a column, then the others, closest first, as many as have room."""
-        own = standard(_filled(self.columns[name]))
+        target = standard(_filled(self.columns[name]))
         closeness = {
-            other: float(np.abs(own @ standard(_filled(rows)).T).max(initial=0.0))
+            other: float(np.abs(target @ standard(_filled(rows)).T).max(initial=0.0))
             for other, rows in self.columns.items()
             if other != name
         }
@@ -227,7 +228,7 @@ class LinkedView:
         """
         names, history = self.near(name), self.history
         rows = np.vstack([_filled(self.columns[each]) for each in names])
-        own = _filled(self.columns[name])
+        target = _filled(self.columns[name])
         one_of_m = 1 / history.sizes
         means = history.means(rows)
         votes = [self.votes[each] for each in names if each in self.votes]
@@ -250,7 +251,10 @@ class LinkedView:
             parts += [history.shifted(rows, -1)]
         if ordered:
             place, last = history.place, np.repeat(history.sizes, history.sizes) - 1
-            parts += [history.shifted(rows, 1), *(history.shifted(own, by) for by in (-2, -1, 2))]
+            parts += [
+                history.shifted(rows, 1),
+                *(history.shifted(target, by) for by in (-2, -1, 2)),
+            ]
             parts += [np.stack([place, place * few[0], place == 0, place == last])]
         return standard(np.vstack(parts))
 
@@ -277,7 +281,7 @@ class LinkedEvidence:
     """The rank of each row's time, which this adversary knows."""
     time: str | None = None
     in_time: "LinkedEvidence | None" = None
-    """The same rows in the order of their times, for somebody who knows these."""
+    """The same rows in the order of their times, for someone who knows these."""
 
     @classmethod
     def of(
@@ -335,8 +339,8 @@ class LinkedEvidence:
     @property
     def kinds(self) -> tuple[str, ...]:
         """What is estimated."""
-        own = (VALUE, MEAN, CHANGE)
-        return own if self.history.outer is None else (*own, GROUP, APART)
+        of_persons = (VALUE, MEAN, CHANGE)
+        return of_persons if self.history.outer is None else (*of_persons, GROUP, APART)
 
     @cached_property
     def adversaries(self) -> list[tuple[tuple[int, ...], LinkedView]]:
@@ -368,7 +372,7 @@ class LinkedEvidence:
 
     def targets(self, kind: str) -> dict[str, Target]:
         """Return what is estimated of each column, where there is enough of it that varies."""
-        found = {}
+        chosen = {}
         for target in self.everything.targets:
             if target.name == self.time:
                 continue
@@ -385,8 +389,8 @@ class LinkedEvidence:
                 values = self._clusters.means(values)
             each = replace(target, values=values)
             if each.present.sum() >= LEAST_ROWS and each.varies:
-                found[target.name] = each
-        return found
+                chosen[target.name] = each
+        return chosen
 
     @cached_property
     def losses(self) -> list[tuple[tuple[int, ...], str, str, Loss]]:
@@ -426,13 +430,13 @@ class LinkedEvidence:
             known = [share for share in shares if share is not None]
             share = min(known) if len(known) == len(copies) else None
             if loss.error <= loss.least_error(min(share or 0.0, 1.0)):
-                # where few persons are wrong, honest noise says how far chance goes
+                # where few persons are wrong, honest noise shows how far chance goes
                 loss = replace(loss, freedom=max(loss.freedom, int(loss.rows)))
             # Bonferroni over adversaries, columns and kinds
             each = alpha / len(self.losses)
             left = loss.beside(name, share, each, kind)
             other = judged.get((copies, name, kind), left)
-            judged[copies, name, kind] = max(other, left, key=lambda found: found.off)
+            judged[copies, name, kind] = max(other, left, key=lambda worse: worse.off)
         return [(copies, left) for (copies, _, _), left in judged.items()]
 
     @cached_property
@@ -442,18 +446,18 @@ class LinkedEvidence:
         """
         if self.everything.ordered or self.is_shuffled:
             return []
-        found = []
+        measured = []
         for copies, shown in self.adversaries:
             if len(copies) == 1:
                 for name, target in self.targets(VALUE).items():
                     share = self.everything.stated.promised(copies[0], target.columns)
                     loss = self._loss(shown, target, VALUE, ordered=True)
-                    found.append((copies[0], loss.beside(name, share, ALPHA, VALUE)))
-        return [(i, left) for i, left in found if left.short]
+                    measured.append((copies[0], loss.beside(name, share, ALPHA, VALUE)))
+        return [(i, left) for i, left in measured if left.short]
 
     @property
     def is_shuffled(self) -> bool:
-        """Whether the order of rows says nothing."""
+        """Whether the order of rows reveals nothing."""
         return all(each.order == SHUFFLE for each in self.everything.stated.copies)
 
     @cached_property
@@ -548,15 +552,15 @@ def less_time(values: Floats, when: Ints, history: History) -> Floats:
     bins = ranks if many <= MOST_TIMES else np.argsort(np.argsort(when)) * MOST_TIMES // len(when)
     dummies = (bins == np.unique(bins)[1:, None]).astype(np.float64)
     out = np.full(values.shape, np.nan)
-    for row, own in zip(out, values, strict=True):
-        held = np.isfinite(own)
-        own = own - own[held].mean() if held.any() else own
+    for row, numbers in zip(out, values, strict=True):
+        held = np.isfinite(numbers)
+        numbers = numbers - numbers[held].mean() if held.any() else numbers
         d = np.where(held, dummies, np.nan)
-        apart = [np.nan_to_num(z - history.spread(history.means(z))) for z in (d, own[None])]
+        apart = [np.nan_to_num(z - history.spread(history.means(z))) for z in (d, numbers[None])]
         effect = np.linalg.lstsq(apart[0].T, apart[1][0], rcond=1e-9)[0]
-        left = own - (dummies - dummies.mean(axis=1, keepdims=True)).T @ effect
+        left = numbers - (dummies - dummies.mean(axis=1, keepdims=True)).T @ effect
         # of a column that follows from person and time, rounding is left
-        none = np.nanvar(left) <= NOTHING * np.nanvar(own) if held.any() else True
+        none = np.nanvar(left) <= NOTHING * np.nanvar(numbers) if held.any() else True
         row[:] = np.where(held, 0.0 if none else left, np.nan)
     return out
 
@@ -580,7 +584,7 @@ def linked(evidence: LinkedEvidence, alpha: float) -> Iterator[Check]:
 
 def _words(left: Left) -> str:
     return (
-        f"{left.hidden:.3f} of {WORDS[left.attack]} of {left.column} stays hidden from somebody "
+        f"{left.hidden:.3f} of {WORDS[left.attack]} of {left.column} stays hidden from someone "
         f"who knows which rows belong to a person, and {left.stated or 0.0:.3f} is stated"
     )
 

@@ -34,7 +34,7 @@ from cornerwave.audit._sums import Statistics
 # complete rows are a sample too, and their error is measured, from group to group. Estimates
 # are fitted to other rows than they are tested on: they err, if at all, to the copy's favour.
 #
-# What numbers, categories, kept columns and gaps say together is judged in _whole, on some of
+# What numbers, categories, kept columns and gaps reveal together is judged in _whole, on some of
 # the rows: this check is the sharper one for numbers, since it sees all of them.
 
 

@@ -1,6 +1,6 @@
 """Numbers of source and copies: what a pass keeps of them, and what their checks look at.
 
-blocks ── Layout, Expected: what the first one says ── NumbersPass ──> NumbersFound
+blocks ── Layout, Expected: what the first one shows ── NumbersPass ──> NumbersFound
        ── completed by what was found, if values are missing ── the same again
 """
 
@@ -130,9 +130,9 @@ class NumbersPass(Pass[AlignedRows, NumbersSeen, NumbersFound]):
         shown = _as_shown(block, self.factors)
         return steps_still(self.grids * self.factors, shown) / self.factors
 
-    def finish(self, found: NumbersSeen) -> NumbersFound:
+    def finish(self, total: NumbersSeen) -> NumbersFound:
         """Return what all rows show together."""
-        statistics = found.sums.statistics(self.layout.shift, found.grids)
+        statistics = total.sums.statistics(self.layout.shift, total.grids)
         if self.before is not None:  # K and the size of the noise are those of what files hold
             held = self.before
             statistics = replace(
@@ -140,10 +140,10 @@ class NumbersPass(Pass[AlignedRows, NumbersSeen, NumbersFound]):
             )
         return NumbersFound(
             statistics,
-            found.steps.watched(statistics),
-            found.steps.repeated(),
-            found.kept,
-            found.order,
+            total.steps.watched(statistics),
+            total.steps.repeated(),
+            total.kept,
+            total.order,
         )
 
 
@@ -172,9 +172,9 @@ class MomentsPass(Pass[AlignedRows, Sums, tuple[Floats, Floats]]):
         """Return the sums of some rows."""
         return sum((sums for _, sums in self.layout.deals(block.scaled[:1])), self.nothing())
 
-    def finish(self, found: Sums) -> tuple[Floats, Floats]:
+    def finish(self, total: Sums) -> tuple[Floats, Floats]:
         """Return mean and covariance."""
-        return found.moments(self.layout.shift)
+        return total.moments(self.layout.shift)
 
 
 @dataclass(frozen=True)

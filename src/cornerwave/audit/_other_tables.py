@@ -32,7 +32,7 @@ class PersonsBeside:
     @classmethod
     def of(cls, tables: Sequence[tuple[Source, CopyMetadata]]) -> "PersonsBeside":
         """Read copies of tables; those that do not name persons add nothing."""
-        parts = [found for each in tables if (found := _of_table(*each)) is not None]
+        parts = [part for each in tables if (part := _of_table(*each)) is not None]
         if not parts:
             return cls(pa.array([], pa.string()), np.empty((0, 0)))
         every = pc.unique(pa.chunked_array([names for names, _ in parts]))
@@ -52,8 +52,8 @@ class PersonsBeside:
 
 def _places(values: pa.Array, among: pa.Array) -> Ints:
     """Return where values are among others; -1 for those that are not."""
-    found = pc.index_in(values, value_set=among).fill_null(-1)
-    return np.asarray(found.to_numpy(zero_copy_only=False), dtype=np.int64)
+    places = pc.index_in(values, value_set=among).fill_null(-1)
+    return np.asarray(places.to_numpy(zero_copy_only=False), dtype=np.int64)
 
 
 def _of_table(source: Source, stated: CopyMetadata) -> tuple[pa.Array, Floats] | None:

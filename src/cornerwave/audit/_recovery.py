@@ -231,14 +231,14 @@ class ProductsPass(Pass[AlignedRows, Products, CopyMoments]):
         rows = rows[:, ~np.isnan(rows).any(axis=0)]
         return Products(block.rows, rows @ rows.T)
 
-    def finish(self, found: Products) -> CopyMoments:
+    def finish(self, total: Products) -> CopyMoments:
         """Return the moments of all rows. Raises SourceError if fewer than two are complete."""
-        if (count := found.sums[-1, -1]) < 2:
+        if (count := total.sums[-1, -1]) < 2:
             raise SourceError(
                 "fewer than two rows have a value in every shared column of every copy"
             )
-        mean = self.shift + found.sums[-1, :-1] / count
-        return CopyMoments(found.rows, int(count), mean, covariance_of(found.sums))
+        mean = self.shift + total.sums[-1, :-1] / count
+        return CopyMoments(total.rows, int(count), mean, covariance_of(total.sums))
 
 
 def learn(aligned: Aligned, noise: Sequence[float]) -> tuple[Knowledge, int]:

@@ -39,7 +39,7 @@ from cornerwave.noise import factor
 #     E_m = U_m + B (E_o - U_o),      B = S_mo S_oo^-1
 #
 # completes them (Matheron's rule): if what is seen is honest, the whole row is N(0, s_k S) again,
-# exactly, and all limits hold; if it is not, the cells that are seen still say so. X is completed
+# exactly, and all limits hold; if it is not, the cells that are seen still show it. X is completed
 # in the same way, by its own covariance as far as S is; given X, any value would do.
 #
 # S is what the noise should be shaped like, s_k what the copies state or, if they state nothing,

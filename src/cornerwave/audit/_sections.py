@@ -420,7 +420,7 @@ def _whole(audit: Audit) -> doc.Section | None:
 
 
 def _linked(audit: Audit, linked: LinkedAudit) -> Iterator[doc.Section]:
-    """Show what copies leave hidden of persons, of whom somebody knows which rows are theirs."""
+    """Show what copies leave hidden of persons, of whom someone knows which rows are theirs."""
     everyone = list(dict.fromkeys(copies for copies, _ in linked.left))
     shares = {(copies, left.column, left.attack): left for copies, left in linked.left}
     rows: Rows = [
@@ -434,9 +434,15 @@ def _linked(audit: Audit, linked: LinkedAudit) -> Iterator[doc.Section]:
     header = ("column", "of", *(_members(audit, copies) for copies in everyone))
     title = f"Hidden of each {linked.unit}, if rows are linked (stated)"
     yield doc.Section(title, [doc.Paragraph(LINKED), doc.DataTable(header, rows)])
-    names = dict.fromkeys(name for found in linked.learned for name in found)
+    names = dict.fromkeys(name for shares_of_copy in linked.learned for name in shares_of_copy)
     boosted: Rows = [
-        (name, *(f"{found[name]:.3f}" if name in found else "" for found in linked.learned))
+        (
+            name,
+            *(
+                f"{shares_of_copy[name]:.3f}" if name in shares_of_copy else ""
+                for shares_of_copy in linked.learned
+            ),
+        )
         for name in names
     ]
     title = f"Hidden of each value from boosting on all rows of a {linked.unit} (not promised)"

@@ -115,13 +115,13 @@ class Stated:
 
     def derived(self, shared: Sequence[str]) -> dict[str, str]:
         """Return the columns that all copies state to follow from another one, and from which."""
-        found = {}
+        derived = {}
         for name in shared:
             sources = {about.follows for about in self.each(name) if about.role == DERIVED}
             source = sources.pop() if len(sources) == 1 else None
             if self.roles(name) == {DERIVED} and source is not None and source in shared:
-                found[name] = source
-        return found
+                derived[name] = source
+        return derived
 
     def excess(self, names: Sequence[str]) -> Floats:
         """Return by how much the noise of numbers exceeds their covariance, as stated, (N, N)."""

@@ -385,7 +385,7 @@ class StepsSeen:
     #                together, or not at all
     #     flat       the rows closest to a plane a'E = 0: with E_i and E_j it holds E_i +- E_j
     #
-    # as they are, so that checks whiten them by what all rows say in the end.
+    # as they are, so that checks whiten them by what all rows show in the end.
 
     def _near_of(
         self, stacked: Floats, squares: Floats, widest: Floats, live: Flags

@@ -285,7 +285,7 @@ class Sums(Bounded):
         return shift + np.diag(centre), without_rounding((K + K.T) / 2, squares)
 
     def statistics(self, shift: Floats, steps: Floats) -> Statistics:
-        """Return what they say, of X about `shift` (N,) and copies rounded to `steps` (M, N)."""
+        """Return what they show, of X about `shift` (N,) and copies rounded to `steps` (M, N)."""
         mean, K = self.moments(shift)
         present, total, squares = self.noise
         centred = (squares - total**2 / np.maximum(present, 1)) / np.maximum(present - 1, 1)

@@ -295,7 +295,7 @@ class WholeEvidence:
         return standard(np.vstack([np.empty((0, self.rows)), *rows])[:MOST_SCREENED])
 
     def _order(self, i: int) -> tuple[bool, dict[str, Ints]]:
-        """Whether a row's neighbours in the file say anything about it, beyond chance, and rows
+        """Whether a row's neighbours in the file reveal anything of it, beyond chance, and rows
         that belong together by their places.
         """
         if i not in self._orders:

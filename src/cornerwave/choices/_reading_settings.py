@@ -1,4 +1,4 @@
-"""How the cells of a source are spelled: what the owner stated, or what was found.
+"""How the cells of a source are spelled: what the owner stated, or what was detected.
 
     [reading]
     delimiter = ";"
@@ -11,7 +11,7 @@
     table = "public.people"      # or query = "SELECT ..."
     order_by = ["id"]
 
-None means: find it. What was found is frozen with a dataset, so that a later release reads the
+None means: detect it. What was detected is frozen with a dataset, so that a later release reads the
 table in the same way; the identity of a dataset does not depend on it, as values are values.
 Each setting is declared once, as the choices are.
 """

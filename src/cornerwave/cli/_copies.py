@@ -174,7 +174,7 @@ def _release_linked(
 
 
 def _write_dictionaries(path: Path, *, force: bool) -> None:
-    """Write the dictionary of each table beside a copy of linked tables, and say where."""
+    """Write the dictionary of each table beside a copy of linked tables, and report where."""
     from cornerwave.dictionary import write_dictionary
     from cornerwave.outputs import linked_files
 
@@ -207,7 +207,7 @@ def _check_dictionary(places: "Sequence[Place]") -> None:
 
 
 def _write_dictionary(made: "Release", path: "Place", *, force: bool) -> None:
-    """Write the dictionary of a copy that was released with one, and say where."""
+    """Write the dictionary of a copy that was released with one, and report where."""
     if not made.spec.dictionary:
         return
     from cornerwave.dictionary import write_dictionary

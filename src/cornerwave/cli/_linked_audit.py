@@ -61,7 +61,7 @@ def audit_linked_files(
     from cornerwave.outputs import linked_files
     from cornerwave.sources import open_source
 
-    opened, found = [linked_files(path) for path in copies], {}
+    opened, audits = [linked_files(path) for path in copies], {}
     for path, files in zip(copies, opened, strict=True):
         if unlike := sorted(files.keys() ^ tables.keys()):
             raise SourceError(
@@ -70,12 +70,12 @@ def audit_linked_files(
             )
     with progress("Auditing") as advance, ExitStack() as closing:
         for table, place in tables.items():
-            own = [files[table].path for files in opened]
-            truth = open_source(place, reading=as_read(reading, own))
-            original, done = as_copied(truth, own, None, vault, closing)
+            paths = [files[table].path for files in opened]
+            truth = open_source(place, reading=as_read(reading, paths))
+            original, done = as_copied(truth, paths, None, vault, closing)
             result = audit(
                 original,
-                own,
+                paths,
                 unit=unit if unit and {*unit} <= {*truth.schema.names} else None,
                 privacy=privacy,
                 others=[_beside(files, table) for files in opened],
@@ -83,8 +83,8 @@ def audit_linked_files(
             )
             for line in done:
                 say(line)
-            found[table] = replace(result, source=table, copies=_names(copies))
-    return found
+            audits[table] = replace(result, source=table, copies=_names(copies))
+    return audits
 
 
 def _names(copies: Sequence[Path]) -> tuple[str, ...]:
@@ -106,7 +106,7 @@ def audit_linked(
     from cornerwave.audit import audit
     from cornerwave.outputs import linked_files
 
-    opened, found = [linked_files(path) for path in copies], {}
+    opened, audits = [linked_files(path) for path in copies], {}
     _check(linked, opened, copies)
     with progress("Auditing") as advance, ExitStack() as closing:
         for table, dataset in linked.tables.items():
@@ -121,8 +121,8 @@ def audit_linked(
                 others=[_beside(files, table) for files in opened],
                 progress=advance,
             )
-            found[dataset.name] = replace(result, source=dataset.name, copies=_names(copies))
-    return found
+            audits[dataset.name] = replace(result, source=dataset.name, copies=_names(copies))
+    return audits
 
 
 def _check(
@@ -143,11 +143,11 @@ def _beside(files: "dict[str, LinkedFile]", table: str) -> "PersonsBeside":
     return PersonsBeside.of([(open_source(file.path), file.stated) for file in others])
 
 
-def linked_audit_document(name: str, found: "dict[str, Audit]") -> "Document":
+def linked_audit_document(name: str, audits: "dict[str, Audit]") -> "Document":
     """Return the audits of all tables as one document."""
     from cornerwave.audit import audit_document
     from cornerwave.document import of_tables
 
-    tables = {table: audit_document(each) for table, each in found.items()}
+    tables = {table: audit_document(each) for table, each in audits.items()}
     verdict = " ".join(f"{table}: {each.verdict}" for table, each in tables.items())
     return of_tables(f"Audit of {name}", verdict, tables)

@@ -131,8 +131,8 @@ def tables_of(vault: "Vault", name: str, source: list[str] | None = None) -> "li
     """Return the tables that have a name: several linked ones, or one."""
     from cornerwave.vault import Dataset
 
-    found = named(vault, name, source)
-    return [found] if isinstance(found, Dataset) else list(found.tables.values())
+    registered = named(vault, name, source)
+    return [registered] if isinstance(registered, Dataset) else list(registered.tables.values())
 
 
 # --------------------------------------------------------------------------------------------------

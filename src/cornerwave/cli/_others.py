@@ -80,13 +80,16 @@ def audit(
     linked = None if tables else linked_named(source, vault)
     if tables or linked is not None:
         if linked is None:
-            found = audit_linked_files(
+            audits = audit_linked_files(
                 tables, copies, unit=unit, privacy=privacy, vault=vault, reading=reading
             )
             source = " and ".join(tables)
         else:
-            found = audit_linked(linked, copies, unit=unit, privacy=privacy)
-        document, clean = linked_audit_document(source, found), all(a.clean for a in found.values())
+            audits = audit_linked(linked, copies, unit=unit, privacy=privacy)
+        document, clean = (
+            linked_audit_document(source, audits),
+            all(a.clean for a in audits.values()),
+        )
     else:
         with progress("Auditing") as advance, ExitStack() as closing:
             truth = open_source(source, reading=as_read(reading, copies))

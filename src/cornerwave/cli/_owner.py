@@ -97,7 +97,7 @@ def register(
     ] = None,
     orphans: Annotated[
         bool,
-        typer.Option("--orphans", help="Linked tables: allow persons who lack a row in one."),
+        typer.Option("--orphans", help="Linked tables: allow persons without a row in one."),
     ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Do everything but record the dataset.")

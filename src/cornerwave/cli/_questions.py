@@ -197,17 +197,17 @@ def levels(
         from cornerwave.outputs import check_place, write_text
 
         check_place(out, force=force or is_page(out, levels_title(name)))
-    opened, found = open_vault(vault), dict[str, Document]()
+    opened, documents = open_vault(vault), dict[str, Document]()
     tables = tables_of(opened, name, source)
     for dataset in tables:
         frozen = replace(dataset.frozen, rows=dataset.rows)
         every = outlooks(frozen, _source_if_there(dataset), against=against)
         sentences = [*explained(dataset.frozen), *recognised(every)]
         changing = [dataset.changing(each.level) for each in every]
-        found[dataset.name] = levels_document(
+        documents[dataset.name] = levels_document(
             dataset.name, every, sentences, dataset.editions, changing
         )
-    document = found.get(name) or _levels_of_all(opened.linked(name), found, against)
+    document = documents.get(name) or _levels_of_all(opened.linked(name), documents, against)
     if out is not None:
         write_text(out, page(document), force=force)
         say(f"Wrote {out}")
@@ -257,13 +257,13 @@ def coalition(
     """Show what recipients can recover together."""
     from cornerwave.privacy import coalition_document
 
-    found = {
+    documents = {
         each.name: coalition_document(each.name, each.coalition(recipients))
         for each in tables_of(open_vault(vault), name)
     }
     joint = " + ".join(recipients)
     verdict = f"What {joint} recover of each table, all tables of a person together."
-    show(found.get(name) or of_tables(f"{name}: {joint}", verdict, found), as_json=as_json)
+    show(documents.get(name) or of_tables(f"{name}: {joint}", verdict, documents), as_json=as_json)
 
 
 def report(

@@ -52,7 +52,7 @@ class Categories:
 
     `values[c]` are the distinct values of column c; `combinations` (m, columns) number
     the m values of the group, -1 for missing within; `counts` are how often each occurs.
-    The last one stands for all that were pooled if `pooled`.
+    The last one represents all that were pooled if `pooled`.
     """
 
     columns: tuple[str, ...]
@@ -94,12 +94,12 @@ class Categories:
         Words are keyed hashes of texts. An unknown value that is not pooled has any code.
         """
         translated = []
-        for values, own in zip(self.values, words, strict=True):
+        for values, of_column in zip(self.values, words, strict=True):
             hashes = hash_texts(values, secret)[:, 0]
             order = np.argsort(hashes)
-            places = places_among(hashes[order], own)
-            found = np.where(places < 0, _UNKNOWN, np.append(order, MISSING)[places])
-            translated.append(np.where(own == MISSING_BITS, MISSING, found))
+            places = places_among(hashes[order], of_column)
+            coded = np.where(places < 0, _UNKNOWN, np.append(order, MISSING)[places])
+            translated.append(np.where(of_column == MISSING_BITS, MISSING, coded))
         codes, _ = self._places(np.stack(translated, axis=1))
         if not self.hides_missing:
             codes[(words == MISSING_BITS).any(axis=0)] = MISSING

@@ -54,7 +54,7 @@ class Encoded:
         return cls.of(_whole_numbers(column, name), name)
 
     def fill_bits(self, secret: bytes, missing: np.uint64, out: Words) -> None:
-        """Fill in 64 bits that stand for each cell. Raises ColumnError for what has no text."""
+        """Fill in 64 bits that represent each cell. Raises ColumnError for what has no text."""
         try:
             hashes = hash_texts(self.values, secret)[:, 0]
         except pa.ArrowException:
@@ -63,7 +63,7 @@ class Encoded:
 
 
 def one_chunk(column: pa.ChunkedArray) -> pa.Array:
-    """Return a column in one piece; distinct values that stand apart are made one list."""
+    """Return a column in one piece; distinct values that are kept apart are made one list."""
     if column.num_chunks == 1:
         return column.chunk(0)
     if pa.types.is_dictionary(column.type):

@@ -141,11 +141,11 @@ class Finish:
         if not self.spread:
             return numbers
         out = room((len(numbers), numbers.shape[1]))
-        for row, name, own in zip(out, columns, numbers, strict=True):
+        for row, name, values in zip(out, columns, numbers, strict=True):
             if name in self.spread:
-                self.spread[name].applied(own, row)
+                self.spread[name].applied(values, row)
             else:
-                row[:] = own
+                row[:] = values
         return out
 
     def apply(

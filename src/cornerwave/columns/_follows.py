@@ -77,13 +77,13 @@ class Followed:
         missing = np.isnan(numbers)
         order = np.flatnonzero(~missing)
         order = order[np.argsort(codes[order], kind="stable")]
-        own, x = codes[order], numbers[order]
-        starts = np.flatnonzero(np.diff(own, prepend=-1))
+        ascending, x = codes[order], numbers[order]
+        starts = np.flatnonzero(np.diff(ascending, prepend=-1))
         spans: dict[Any, Span] = {}
         if len(starts):
             ends = (np.minimum.reduceat(x, starts), np.maximum.reduceat(x, starts))
-            rows = np.diff(starts, append=len(own))
-            for code, *span in zip(own[starts].tolist(), rows, *ends, strict=True):
+            rows = np.diff(starts, append=len(ascending))
+            for code, *span in zip(ascending[starts].tolist(), rows, *ends, strict=True):
                 spans[values[code]] = Span(int(span[0]), float(span[1]), float(span[2]))
         counts = np.bincount(codes[missing], minlength=len(values)).tolist()
         return cls(spans, Counter({(v,): n for v, n in zip(values, counts, strict=True) if n}))
@@ -131,8 +131,8 @@ class Derived:
             places = np.searchsorted(self.limits, x, side="right")
             places[np.isnan(x)] = len(self.values) - 1
         else:
-            found = pc.index_in(source.cast(self.known.type), value_set=self.known)
-            places = found.fill_null(len(self.values) - 1).to_numpy(zero_copy_only=False)
+            matches = pc.index_in(source.cast(self.known.type), value_set=self.known)
+            places = matches.fill_null(len(self.values) - 1).to_numpy(zero_copy_only=False)
         made = self.values.take(pa.array(places))
         return made.dictionary_encode() if made.type == pa.string() else made
 
@@ -269,9 +269,9 @@ def limit_between(below: float, above: float, finest: float = 0.0) -> float:
     places = -math.ceil(math.log10(largest)) if largest > 0 else 0
     while True:
         scale = 10.0**places
-        found = math.floor(above * scale) / scale
-        if below < found <= above:
-            return found
+        limit = math.floor(above * scale) / scale
+        if below < limit <= above:
+            return limit
         if finest and 1 / scale <= finest * (1 + 1e-9):
             return round((below + above) / 2 * scale) / scale
         if places > 300 or 1 / scale < math.ulp(largest):
@@ -296,5 +296,5 @@ def _misfits(numbers: Floats, codes: Ints) -> float:
         above = np.cumsum(place > band)
         wrong = above + (np.count_nonzero(place <= band) - np.cumsum(place <= band))
         limits.append(x[last][np.argmin(wrong[last])])
-    found = np.searchsorted(np.maximum.accumulate(limits) if limits else [], x, side="left")
-    return float(np.mean(found != place))
+    expected = np.searchsorted(np.maximum.accumulate(limits) if limits else [], x, side="left")
+    return float(np.mean(expected != place))

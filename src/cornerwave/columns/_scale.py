@@ -6,7 +6,7 @@
 
 On its own scale a record far out in the tail is not hidden by noise of the
 population's size. On a transformed scale it is hidden in proportion. The knots of the
-rank scale are averages over equal shares of the rows, of at least 50 each: a cell stands in one
+rank scale are averages over equal shares of the rows, of at least 50 each: a cell is in one
 only where a whole share has that value. The outermost share at each end goes to its knot before
 the noise: no record stands out from its share.
 

@@ -147,7 +147,7 @@ class Schema:
 
     @property
     def encoded(self) -> list[str]:
-        """The columns whose cells are told apart by their values: kept, categories, the unit."""
+        """The columns whose cells are distinguished by their values: kept, categories, the unit."""
         categories = [name for group in self.categories for name in group]
         return [*self.kept, *categories, *self._names(UNIT)]
 

@@ -8,7 +8,7 @@ mapped back it is distributed as the column is, so that no copy has a negative a
 
 Z determines Y and Y determines Z, so a set of copies reveals the same with either, if c and f give
 nothing exact away: from Y and Z of one level follow c and f, and from an exact mean the last row,
-for somebody who knows all others. So c is the mean to a multiple of a power of two, of at least two
+for someone who knows all others. So c is the mean to a multiple of a power of two, of at least two
 standard errors, and S_jj / K_jj, where it is not 1, to a multiple of two of its own. Both are the
 same in all copies of a dataset.
 """
@@ -45,9 +45,9 @@ class SameSpread:
         >>> SameSpread(10.0, 0.5).applied(np.array([10.0, 14.0])).tolist()
         [10.0, 12.0]
         """
-        found = np.subtract(t, self.centre, out=out)
-        np.multiply(found, self.factor, out=found)
-        return np.asarray(np.add(found, self.centre, out=found))
+        drawn = np.subtract(t, self.centre, out=out)
+        np.multiply(drawn, self.factor, out=drawn)
+        return np.asarray(np.add(drawn, self.centre, out=drawn))
 
     def undone(self, z: Floats) -> Floats:
         """Return the numbers that are released as z, on their scale, to BITS bits.
@@ -56,8 +56,8 @@ class SameSpread:
         >>> third.undone(third.applied(np.array([0.5, -7.25]))).tolist()
         [0.5, -7.25]
         """
-        found = self.centre + (z - self.centre) / self.factor
-        mantissa, exponent = np.frexp(found)
+        value = self.centre + (z - self.centre) / self.factor
+        mantissa, exponent = np.frexp(value)
         return np.asarray(np.ldexp(np.rint(np.ldexp(mantissa, BITS)), exponent - BITS))
 
     def step(self, step: float) -> float:
@@ -108,6 +108,6 @@ def spreads_of(
     each = zip(columns.items(), variance.tolist(), strict=True)
     return {
         name: SameSpread(centre, max(math.sqrt(1 / (1 + noise * ratio)), LEAST_FACTOR))
-        for (name, (centre, ratio)), own in each
-        if own > 0 and noise > 0
+        for (name, (centre, ratio)), K_jj in each
+        if K_jj > 0 and noise > 0
     }

@@ -1,6 +1,6 @@
 """What copies hide of persons once the rows of all editions are in one copy.
 
-A person's history grows, and with it what somebody learns who knows which rows are theirs. So a
+A person's history grows, and with it what anyone learns who knows which rows are theirs. So a
 ledger keeps the persons whose keyed hash is smallest, with rows of all editions, and what copies
 hide of them is measured again as rows come, as at registration. As of `AllRows`, of numbers that
 get noise, and of times, it is kept in which part of their column they lie.

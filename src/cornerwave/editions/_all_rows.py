@@ -1,4 +1,4 @@
-"""What columns without noise reveal once rows of all editions stand in one copy.
+"""What columns without noise reveal once rows of all editions are in one copy.
 
 Rows of one person that come in several batches share what copies show of them: each batch by
 itself reveals little, all of them together average the noise away. So a ledger keeps the rows

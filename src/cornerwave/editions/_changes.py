@@ -169,7 +169,7 @@ def _histories(shape: Floats, rules: Rules, moving: Sequence[int]) -> Iterator[F
 
 MOVED = 0.25
 """The share of a table's rows that may move predictably, few of them alike, over all editions
-together. Somebody who sees which of them were replaced uncovers p - (1 - q) of their variance, at
+together. Someone who sees which of them were replaced uncovers p - (1 - q) of their variance, at
 most 0.25, so that all of them cost a column at most 0.06."""
 
 

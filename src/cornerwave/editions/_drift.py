@@ -398,7 +398,7 @@ def _check_noise(frozen: Frozen, less: Mapping[str, tuple[float, ...]]) -> None:
     worst = min(less, key=lambda name: less[name][place])
     what = (
         f"persons have more rows now, or other ones, than the noise was made for: of {worst!r}, "
-        f"copies with noise {before.noise:.3g} hide {less[worst][place]:.3f} from somebody who "
+        f"copies with noise {before.noise:.3g} hide {less[worst][place]:.3f} from someone who "
         f"knows which rows are a person's, and hid {frozen.hidden.shares[worst][place]:.3f}"
     )
     if after is None or after.noise > MOST_RISE * before.noise:

@@ -1,4 +1,4 @@
-"""What machines of a cluster do: they run passes, or write files of copies and say which.
+"""What machines of a cluster do: they run passes, or write files of copies and report which.
 
 rows ── recipe ──> files in the folder of each copy, a receipt for each part
 rows ── by place, where copies are shuffled ── sorted ── recipe ──> the same
@@ -95,19 +95,19 @@ class CopyPlan:
         """Write copies of rows to new files; yield the receipt, unless there are no rows."""
         with ExitStack() as hidden:
             files: list[CopyFile] = []
-            found = Fingerprints()
+            prints = Fingerprints()
             for ids, table in groups:
                 if not files:
                     files = [hidden.enter_context(file) for file in self._files(recipe, part)]
-                own, copies = recipe.copies(ids, table)
+                part_prints, copies = recipe.copies(ids, table)
                 for file, copy in zip(files, copies, strict=True):
                     file.write(copy)
-                found = found + own
+                prints = prints + part_prints
             for file in files:
                 file.finish()
             written = [file.hand_over() for file in files]
         if files:
-            yield 0, FOUND, _receipt(part, found, written)
+            yield 0, FOUND, _receipt(part, prints, written)
 
     def _files(self, recipe: Recipe, part: int | None) -> Iterator[CopyFile]:
         attempt, number = f"{secrets.token_hex(16)}.parquet", _number(part)
@@ -199,11 +199,11 @@ class OrderedCopyJob:
             yield ids_in(part, mark), part.select(names)
 
 
-def _receipt(part: int | None, found: Fingerprints, files: Sequence[Written]) -> bytes:
+def _receipt(part: int | None, prints: Fingerprints, files: Sequence[Written]) -> bytes:
     receipt = {
         "part": part,
-        "table": str(found.table),
-        "histories": str(found.histories),
+        "table": str(prints.table),
+        "histories": str(prints.histories),
         "files": [asdict(file) for file in files],
     }
     return json.dumps(receipt).encode()
@@ -251,19 +251,19 @@ class PassSum:
     def run(self, batches: Batches) -> Iterator[Note]:
         """Yield the keys of each range, how many are repeated, and the sum of all parts."""
         ids: dict[int, list[Ids]] = {}
-        found = []
+        parts_seen = []
         for note in notes_in(batches):
             if note[1] == IDS:
-                own = np.frombuffer(note[2], dtype=np.uint64).reshape(-1, 2)
-                ids.setdefault(note[0], []).append(own)
+                words = np.frombuffer(note[2], dtype=np.uint64).reshape(-1, 2)
+                ids.setdefault(note[0], []).append(words)
             elif note[1] == FOUND:
-                found.append(unpacked(note[2]))
+                parts_seen.append(unpacked(note[2]))
             else:
                 yield note
         for bucket in sorted(ids):
             yield from _sorted(bucket, np.concatenate(ids.pop(bucket)))
-        if found:
-            rows, parts = zip(*found, strict=True)
+        if parts_seen:
+            rows, parts = zip(*parts_seen, strict=True)
             yield 0, FOUND, packed((sum(rows), reduce(add, parts).trimmed()))
 
 

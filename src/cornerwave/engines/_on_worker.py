@@ -67,9 +67,13 @@ class _SurveyReader(pickle.Unpickler):
         if name in _VALUES.get(module, ()):
             return getattr(import_module(module), name)
         if module.startswith(_ROOMS) and "." not in name:
-            found = getattr(import_module(module), name, None)
-            if isinstance(found, type) and is_dataclass(found) and not issubclass(found, Secrets):
-                return found
+            class_ = getattr(import_module(module), name, None)
+            if (
+                isinstance(class_, type)
+                and is_dataclass(class_)
+                and not issubclass(class_, Secrets)
+            ):
+                return class_
         raise pickle.UnpicklingError("not part of a survey")
 
 
@@ -78,10 +82,10 @@ class _Packer(pickle.Pickler):
         return (unpacked_table, (packed_table(what),)) if type(what) is pa.Table else NotImplemented
 
 
-def packed(found: Any) -> bytes:
+def packed(value: Any) -> bytes:
     """Return what a pass found as bytes."""
     sink = io.BytesIO()
-    _Packer(sink, protocol=5).dump(found)
+    _Packer(sink, protocol=5).dump(value)
     return sink.getvalue()
 
 

@@ -96,9 +96,9 @@ class SamplePass(Pass[Block, Sample, tuple[Scale, ...]]):
         """Sample some rows."""
         return self.sampler.of(block.ids, block.table)
 
-    def finish(self, found: Sample) -> tuple[Scale, ...]:
+    def finish(self, total: Sample) -> tuple[Scale, ...]:
         """Return the scales of the numbers."""
-        return self.sampler.scales(found)
+        return self.sampler.scales(total)
 
 
 @dataclass(frozen=True)
@@ -146,22 +146,22 @@ class SurveyPass(Pass[Block, Surveyed, Surveyed]):
         outside = self.ranges.beyond(block.table) if self.ranges else Counter[str]()
         return Surveyed(survey, known.order.of(block.start, block.table), outside)
 
-    def outline(self, found: Surveyed) -> Surveyed:
+    def outline(self, total: Surveyed) -> Surveyed:
         """Return it without sampled rows: blocks under way would keep those of earlier sums."""
-        return replace(found, survey=found.survey.without_rows())
+        return replace(total, survey=total.survey.without_rows())
 
-    def finish(self, found: Surveyed) -> Surveyed:
+    def finish(self, total: Surveyed) -> Surveyed:
         """Return the survey of all rows.
 
         Raises ColumnError if the order of the rows reveals a column and the schema does not state
         what happens to it, or if rows belong together.
         """
-        self.surveyor.check(found.survey)
-        check_order(found.order, self.surveyor.schema, is_batch=self.ranges is not None)
-        check_units(self.surveyor, found.survey)
+        self.surveyor.check(total.survey)
+        check_order(total.order, self.surveyor.schema, is_batch=self.ranges is not None)
+        check_units(self.surveyor, total.survey)
         if self.ranges is None:
-            check_declared_unit(self.surveyor, found.survey)
-        return found
+            check_declared_unit(self.surveyor, total.survey)
+        return total
 
 
 def survey_rows(
@@ -179,7 +179,7 @@ def survey_rows(
     sampler = Sampler(schema, secrets)
     scales = engine.run(SamplePass(sampler)) if sampler.columns else sampler.scales(None)
     fixed = known or {}
-    scales = tuple(fixed.get(n, own) for n, own in zip(schema.perturbed, scales, strict=True))
+    scales = tuple(fixed.get(n, scale) for n, scale in zip(schema.perturbed, scales, strict=True))
     surveyor = Surveyor(schema, scales, secrets)
     order = order_of(schema, is_placed=engine.is_placed, rows=engine.all_rows)
     survey = engine.run(SurveyPass(surveyor, order, rows=engine.all_rows), progress).survey
@@ -242,7 +242,7 @@ class ConstantPass(Adding[Block, PersonValues]):
 
 
 def seen_in(source: Source, schema: Schema) -> list[str]:
-    """Return the columns of a source that a survey reads; a batch may lack dropped ones."""
+    """Return the columns of a source that a survey reads; a batch may be without dropped ones."""
     return [name for name in schema.looked_at if name in source.schema.names]
 
 
@@ -251,10 +251,10 @@ def check_units(surveyor: Surveyor, survey: Survey) -> None:
     columns, rows, schema = surveyor.unit_columns, survey.units.ordered, surveyor.schema
     if not columns.count or schema.unit is not None:
         return
-    found = find_units(columns.looked(rows.numbers, rows.cells), rows=survey.moments.rows)
-    if not found:
+    units = find_units(columns.looked(rows.numbers, rows.cells), rows=survey.moments.rows)
+    if not units:
         return
-    [unit, *_] = found
+    [unit, *_] = units
     declared = unit.can_be_declared(schema.naming)
     error = ColumnError(
         f"{unit}. {unit.ways_out(schema.naming)}",
@@ -475,12 +475,12 @@ class HistoryPass(Adding[Block, HistoryRows]):
             outers = (outer_ids(block.ids, block.table, schema, self.rows),)
         return HistoryRows(((words, units, editions, order, codes),), fingerprint, taken, outers)
 
-    def finish(self, found: HistoryRows) -> HistoryRows:
+    def finish(self, total: HistoryRows) -> HistoryRows:
         """Return those of all rows. Raises SourceChanged for another table."""
-        is_whole = self.whole is None or str(found.fingerprint) == self.whole
-        if not is_whole or found.taken.rows != self.ends[-1]:
+        is_whole = self.whole is None or str(total.fingerprint) == self.whole
+        if not is_whole or total.taken.rows != self.ends[-1]:
             raise SourceChanged(CHANGED)
-        return found
+        return total
 
 
 @dataclass(frozen=True, repr=False)
@@ -507,14 +507,14 @@ class GapPass(Adding[Block, FoundGaps]):
         group = Group.of(block.ids, block.table, schema, self.rows)
         editions = np.searchsorted(self.ends, block.places, side="right")
         x = self.frozen.scaled(group.numbers, rank_draws(self.rows, group.outers))
-        found = FoundGaps.of(group.ids, group.units, editions, x, schema, draws)
-        return replace(found, fingerprint=group.fingerprint(self.rows))
+        gaps = FoundGaps.of(group.ids, group.units, editions, x, schema, draws)
+        return replace(gaps, fingerprint=group.fingerprint(self.rows))
 
-    def finish(self, found: FoundGaps) -> FoundGaps:
+    def finish(self, total: FoundGaps) -> FoundGaps:
         """Return that of all rows. Raises SourceChanged for another table."""
-        if str(found.fingerprint) != self.whole:
+        if str(total.fingerprint) != self.whole:
             raise SourceChanged(CHANGED)
-        return found
+        return total
 
 
 # --------------------------------------------------------------------------------------------------
@@ -556,11 +556,11 @@ def survey_batch(
     """
     schema = surveyor.schema
     order = batch_order(schema, is_placed=engine.is_placed, rows=engine.all_rows)
-    found = engine.run(SurveyPass(surveyor, order, ranges), progress)
-    ranges.outside.update(found.outside)
+    surveyed = engine.run(SurveyPass(surveyor, order, ranges), progress)
+    ranges.outside.update(surveyed.outside)
     constants = constants_of(engine, constant, schema, surveyor.secrets)
     outer = constants_of(engine, outer_constant, schema, surveyor.secrets, outer=True)
-    return replace(found.survey, constants=constants, outer_constants=outer)
+    return replace(surveyed.survey, constants=constants, outer_constants=outer)
 
 
 def batch_order(schema: Schema, **known: Any) -> RowOrder:

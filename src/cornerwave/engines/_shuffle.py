@@ -156,8 +156,8 @@ class _Buckets:
             return
         self._file.flush()
         for bucket in range(self._count):
-            found = [b for offsets in self._offsets for b in self._read(offsets, bucket)]
-            yield pa.Table.from_batches(found, self.schema)
+            batches = [b for offsets in self._offsets for b in self._read(offsets, bucket)]
+            yield pa.Table.from_batches(batches, self.schema)
 
     def _read(self, offsets: Ints, bucket: int) -> Iterator[pa.RecordBatch]:
         assert self._file is not None

@@ -5,7 +5,7 @@
     new ── MACs of all rows ──┘               └── rows of new ──┘
 
 A row that has its MAC in both tables is the same in both: two rows that differ have one with
-probability below 2^-62 (table/_fingerprint). MACs meet where the rows stand at the same place,
+probability below 2^-62 (table/_fingerprint). MACs meet where the rows are at the same place,
 else in buckets: 16 bytes a row. Rows whose MAC is alone are read again and joined by their ids.
 """
 
@@ -111,25 +111,25 @@ def compare(
 
     def work(pair: Sequence[Numbered | None]) -> list[Fingerprint]:
         parts, macs = zip(*map(recognised, pair), strict=True)
-        for is_new, own in zip((False, True), _elsewhere(*macs), strict=True):
-            buckets.take(is_new, own)
+        for is_new, macs_of_one in zip((False, True), _elsewhere(*macs), strict=True):
+            buckets.take(is_new, macs_of_one)
         return list(parts)
 
-    found = [Fingerprint.nothing(), Fingerprint.nothing()]
+    prints = [Fingerprint.nothing(), Fingerprint.nothing()]
     pairs = zip_longest(numbered(old, schema), order.passing(numbered(new, schema)))
     with Buckets(folder, 2) as buckets:
         with in_threads(work, pairs, None) as parts:
             for both in parts:
-                found = [whole + part for whole, part in zip(found, both, strict=True)]
+                prints = [whole + part for whole, part in zip(prints, both, strict=True)]
                 progress(sum(part.rows for part in both))
-        rows = [np.zeros(each.rows, dtype=bool) for each in found]
+        rows = [np.zeros(each.rows, dtype=bool) for each in prints]
         sums = [0, 0]
         for records in buckets.joined(_alone):
-            for number, own in enumerate(records):
-                rows[number][own[:, 1].astype(np.int64)] = True
-                sums[number] += int(own[:, 0].sum())
+            for number, macs_of_one in enumerate(records):
+                rows[number][macs_of_one[:, 1].astype(np.int64)] = True
+                sums[number] += int(macs_of_one[:, 0].sum())
     alone = (Unmatched(rows[0], sums[0]), Unmatched(rows[1], sums[1]))
-    return Compared(found[0], found[1], alone)
+    return Compared(prints[0], prints[1], alone)
 
 
 class DifferingRows:
@@ -156,9 +156,9 @@ class DifferingRows:
             return ids[:, 0].copy(), self._wait(False, ids, rows)
 
         total, hashes = 0, [self._old]
-        with in_threads(work, self._chosen(source, alone), None) as found:
-            for own, macs in found:
-                hashes.append(own)
+        with in_threads(work, self._chosen(source, alone), None) as parts:
+            for part_hashes, macs in parts:
+                hashes.append(part_hashes)
                 total += macs
         self._old = np.sort(np.concatenate(hashes))
         _check_again(alone, total)
@@ -178,8 +178,8 @@ class DifferingRows:
 
         total = 0
         surveys = [no_rows(self._surveyor), no_rows(self._surveyor)]
-        with in_threads(work, self._in_two(source, alone, look), None) as found:
-            for is_came, part, macs in found:
+        with in_threads(work, self._in_two(source, alone, look), None) as parts:
+            for is_came, part, macs in parts:
                 surveys[is_came] = surveys[is_came] + part
                 total += macs
         _check_again(alone, total)
@@ -197,32 +197,32 @@ class DifferingRows:
         for table in self._chosen(source, alone):
             ids = self._ids(table)
             came = places_among(self._old, ids[:, 0]) < 0
-            for is_came, own in ((False, ~came), (True, came)):
-                if own.any():
-                    rows = table.filter(pa.array(own))
+            for is_came, chosen in ((False, ~came), (True, came)):
+                if chosen.any():
+                    rows = table.filter(pa.array(chosen))
                     look(rows)
-                    yield is_came, before[is_came], ids[own], rows
+                    yield is_came, before[is_came], ids[chosen], rows
                     before[is_came] += len(rows)
 
     def joined(self) -> Iterator[Differing]:
         """Yield which rows changed, came and went, of several buckets at a time."""
-        found: list[tuple[Words, ...]] = []
+        pending: list[tuple[Words, ...]] = []
         for one in self._buckets.joined(_differing):
-            found.append(one)
-            if sum(map(len, chain(*found))) > sizes.CHANGED_ROWS:
-                yield _together(found)
-                found = []
-        if found:
-            yield _together(found)
+            pending.append(one)
+            if sum(map(len, chain(*pending))) > sizes.CHANGED_ROWS:
+                yield _together(pending)
+                pending = []
+        if pending:
+            yield _together(pending)
 
     def _chosen(self, source: Source, alone: Unmatched) -> Iterator[pa.Table]:
         """Yield the rows that are not in the other table, those of several groups at a time."""
         held: list[pa.Table] = []
         for start, table in numbered(source, self._surveyor.schema):
-            own = alone.rows[start : start + table.num_rows]
-            if len(own) < table.num_rows:
+            chosen = alone.rows[start : start + table.num_rows]
+            if len(chosen) < table.num_rows:
                 raise _changed()
-            held += [table.filter(pa.array(own))] if own.any() else []
+            held += [table.filter(pa.array(chosen))] if chosen.any() else []
             if sum(map(len, held)) >= ENOUGH:
                 yield pa.concat_tables(held)
                 held = []
@@ -304,8 +304,8 @@ def _differing(old: Words, new: Words) -> tuple[Words, Words, Words, Words]:
     return old[changed], new[partners[changed]], new[came], old[~changed]
 
 
-def _together(found: list[tuple[Words, ...]]) -> Differing:
-    old, new, came, went = (RowWords.of(np.concatenate(rows)) for rows in zip(*found, strict=True))
+def _together(parts: list[tuple[Words, ...]]) -> Differing:
+    old, new, came, went = (RowWords.of(np.concatenate(rows)) for rows in zip(*parts, strict=True))
     return Differing(old, new, came, went)
 
 

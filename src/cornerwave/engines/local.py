@@ -85,10 +85,10 @@ class Threads:
                 keys.add(block.ids)
                 progress(len(block.ids))
 
-            found = add_up(pass_, groups, self._block, seen=seen, threads=self.threads)
+            total = add_up(pass_, groups, self._block, seen=seen, threads=self.threads)
             if key is not None:
                 (self.keep_keys or _look_at)(keys.ascending())
-        return pass_.finish(found)
+        return pass_.finish(total)
 
     def _block(self, group: tuple[int, pa.Table]) -> Block:
         return Block.of(*group, self.schema, self.secrets)
@@ -112,7 +112,7 @@ def make_copies(
     Raises SourceChanged if the table is not the registered one: then nothing of what was
     written may be shown to anybody.
     """
-    schema, found = recipe.frozen.schema, Fingerprints()
+    schema, prints = recipe.frozen.schema, Fingerprints()
     is_shuffled = schema.order == SHUFFLE
 
     def work(group: tuple[Any, pa.Table]) -> tuple[Fingerprints, list[Any]]:
@@ -126,9 +126,9 @@ def make_copies(
         for part, encoded in made:
             for output, rows in zip(outputs, encoded, strict=True):
                 output.append(rows)
-            found = found + part
+            prints = prints + part
             progress(part.table.rows)
-    recipe.check(found)
+    recipe.check(prints)
 
 
 def rows_as_copied(source: Source, recipe: Recipe) -> Iterator[pa.Table]:

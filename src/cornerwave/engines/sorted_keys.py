@@ -32,12 +32,12 @@ def check_once(source: Source, schema: Schema, secrets: RowSecrets, hashes: Word
     if not len(hashes):
         return
     assert schema.key is not None
-    found = 0
+    known = 0
     for table in source.groups([schema.key], sizes.IDS_AT_ONCE):
         ids = row_ids(0, table, schema, secrets)
-        found += int((places_among(hashes, ids[:, 0]) >= 0).sum())
-    if found > len(hashes):
-        raise not_unique(schema.key, found - len(hashes))
+        known += int((places_among(hashes, ids[:, 0]) >= 0).sum())
+    if known > len(hashes):
+        raise not_unique(schema.key, known - len(hashes))
 
 
 class SortedKeys:

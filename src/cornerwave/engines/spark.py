@@ -206,8 +206,8 @@ class Cluster:
                 elif kind == IDS:
                     repeated += int(content)
                 elif kind == FOUND:
-                    rows, found = found_in(content, type(total))
-                    total = total + found
+                    rows, part = found_in(content, type(total))
+                    total = total + part
                     progress(rows)
             if repeated:
                 raise not_unique(self.schema.key, repeated)
@@ -295,11 +295,11 @@ class Cluster:
         contents = [sent(each) for each in (job, then) if each is not None]
         check_closures(self._session, sum(map(len, contents)))
         with in_our_words():
-            found = self._frame().mapInArrow(_task(contents[0]), _NOTES)
+            frame = self._frame().mapInArrow(_task(contents[0]), _NOTES)
             if then is not None:
                 by = (partitions, "bucket") if partitions else ("bucket",)
-                found = found.repartition(*by).mapInArrow(_task(contents[1]), _NOTES)
-            yield from _checked(found.toLocalIterator() if some else found.collect())
+                frame = frame.repartition(*by).mapInArrow(_task(contents[1]), _NOTES)
+            yield from _checked(frame.toLocalIterator() if some else frame.collect())
 
     def _frame(self) -> Any:
         """Return the rows of a frame, or a row of what to read for each part, one in a task."""
@@ -392,7 +392,7 @@ def in_our_words() -> Iterator[None]:
             what = "its machines met a fault in Cornerwave; their logs name its place in the code"
         else:
             condition = getattr(error, "getCondition", lambda: None)()
-            what = f"{condition or type(error).__name__}; its logs say more"
+            what = f"{condition or type(error).__name__}; see its logs"
         raise ClusterError(f"the cluster could not do the work: {what}") from None
 
 

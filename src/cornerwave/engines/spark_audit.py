@@ -131,8 +131,8 @@ class AlignedOnSpark(Aligned):
         blocks = -(-self.count // BLOCK_ROWS)
         frame = self.rows.select(*_selected(job.types)).repartition(blocks, BLOCK)
         for _, _, content in notes_of(frame, job):
-            rows, found = found_in(content, type(total))
-            total = total + found
+            rows, part = found_in(content, type(total))
+            total = total + part
             progress(rows)
         return total
 
@@ -169,25 +169,27 @@ class BlockJob:
 
 
 def _numbers(reading: BlockReading, number: int, rows: pa.Table, types: Types) -> AlignedRows:
-    matrices = [reading.matrix(_table(rows, i, own)) for i, own in types.items()]
+    matrices = [reading.matrix(_table(rows, i, schema)) for i, schema in types.items()]
     return reading.rows((number, number * BLOCK_ROWS, matrices))
 
 
 def _categories(
     reading: BlockReading, number: int, rows: pa.Table, types: Types
 ) -> AlignedCategories:
-    tables = [reading.encodings(_table(rows, i, own)) for i, own in types.items()]
+    tables = [reading.encodings(_table(rows, i, schema)) for i, schema in types.items()]
     return AlignedCategories(number * BLOCK_ROWS, tables)
 
 
 def _table(rows: pa.Table, number: int, types: pa.Schema) -> pa.Table:
     """Return the rows of one table, in its types: a frame has them in those of Spark."""
     columns = []
-    for own in types:
+    for column in types:
         try:
-            columns.append(rows.column(f"{number}_{own.name}").cast(plain_type(own.type)))
+            columns.append(rows.column(f"{number}_{column.name}").cast(plain_type(column.type)))
         except pa.ArrowException:  # its words may quote a cell
-            raise SourceError(f"column {own.name!r} no longer holds values of its kind") from None
+            raise SourceError(
+                f"column {column.name!r} no longer holds values of its kind"
+            ) from None
     return pa.table(columns, names=types.names)
 
 
@@ -265,7 +267,7 @@ def _types(schema: pa.Schema, names: Sequence[str]) -> pa.Schema:
 
 
 def _selected(types: Types) -> list[str]:
-    columns = [quoted(f"{i}_{name}") for i, own in types.items() for name in own.names]
+    columns = [quoted(f"{i}_{name}") for i, schema in types.items() for name in schema.names]
     return [PLACE, BLOCK, *columns]
 
 

@@ -55,10 +55,10 @@ class ColumnReport:
 
     `distinct` is the number of distinct values, an estimate unless `exact`; `by_order` is the
     share of its variance that a row's neighbours in the file reveal; `from_zero` is true of a
-    number to be perturbed of which no sampled value is negative. `marks` stand for missing values
+    number to be perturbed of which no sampled value is negative. `marks` represent missing values
     in this column, if it has its own, in `marked` cells if they were found; `code` is a number
     that may, and the sampled cells that hold it; `is_dated` is true of text that spells dates;
-    `scale` is that of a number to be perturbed, if its values say which.
+    `scale` is that of a number to be perturbed, if its values show which.
     """
 
     name: str
@@ -215,7 +215,7 @@ class Columns:
             )
 
     def _missing_marks(self, name: str) -> tuple[str, ...]:
-        """Return what stands for a missing value in a column."""
+        """Return what represents a missing value in a column."""
         return self._marks.get(name, self._shared) or ()
 
     def _marked_cells(self, name: str) -> int:

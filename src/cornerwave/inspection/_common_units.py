@@ -173,11 +173,11 @@ def _is_counted(look: Look, name: str, *, named: bool) -> bool:
     values = pc.unique(look.rows.column(name)).drop_null()
     distinct = look.values[name].number
     if not pa.types.is_integer(values.type):
-        found = [_NUMBERED.fullmatch(text) for text in map(str, values.to_pylist())]
-        stems = {match[1] for match in found if match}
-        if None in found or len(stems) > 1:
+        matches = [_NUMBERED.fullmatch(text) for text in map(str, values.to_pylist())]
+        stems = {match[1] for match in matches if match}
+        if None in matches or len(stems) > 1:
             return False
-        values = pa.array([int(match[2]) for match in found if match])
+        values = pa.array([int(match[2]) for match in matches if match])
     elif not named:
         return True
     if not len(values):
@@ -246,8 +246,8 @@ def _common(one: pa.ChunkedArray, two: pa.ChunkedArray) -> pa.Array:
 
 def _signals(rows: pa.Table, unit: str, shared: pa.Array) -> Floats:
     """Return what each of some persons has on average in each column (signals, persons)."""
-    found = pc.index_in(rows.column(unit).cast(shared.type), value_set=shared).fill_null(-1)
-    at = np.asarray(found.to_numpy(), dtype=np.int64)
+    places = pc.index_in(rows.column(unit).cast(shared.type), value_set=shared).fill_null(-1)
+    at = np.asarray(places.to_numpy(), dtype=np.int64)
     here, count = at >= 0, np.bincount(at[at >= 0], minlength=len(shared))
     signals = [
         np.bincount(at[here], scores[here], len(shared)) / np.maximum(count, 1)
@@ -297,8 +297,8 @@ def common_unit(looks: Mapping[str, Look], matches: Sequence[Match]) -> CommonUn
 
     What is called like people first, then what most tables have, then what has most values.
     """
-    found = [unit for seed in matches if (unit := _grown(looks, matches, seed)) is not None]
-    return max(found, key=lambda unit: _rank(looks, unit), default=None)
+    units = [unit for seed in matches if (unit := _grown(looks, matches, seed)) is not None]
+    return max(units, key=lambda unit: _rank(looks, unit), default=None)
 
 
 def _grown(looks: Mapping[str, Look], matches: Sequence[Match], seed: Match) -> CommonUnit | None:
@@ -322,7 +322,7 @@ def _grown(looks: Mapping[str, Look], matches: Sequence[Match], seed: Match) -> 
 def names_persons(look: Look, name: str) -> bool:
     """Whether a column could name the persons, or firms, that rows belong to: not kinds of rows.
 
-    It is called so, groups rows that agree, or has so many texts that they may name somebody.
+    It is called so, groups rows that agree, or has so many texts that they may name someone.
     """
     alone = {unit.columns[0] for unit in look.units if len(unit.columns) == 1}
     report = look.column(name)

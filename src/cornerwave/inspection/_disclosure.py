@@ -247,7 +247,7 @@ class _Trial:
         return self.choices.together
 
     def with_close_ones_together(self) -> "_Trial":
-        """Return the trial with close categories refreshed as one, if no more rows stand alone."""
+        """Return the trial with close categories refreshed as one, if no more rows are unique."""
         groups = list(self.surveyor.schema.categories)
         for pair in pairs_worth_joining(self.surveyor, self.survey, self.frozen):
             parts = [names for names in groups if {*names} & {*pair}]
@@ -264,7 +264,7 @@ class _Trial:
         return int(pc.sum(pc.equal(counted["count_all"], 1)).as_py())
 
     def with_gaps_hidden(self) -> "_Trial":
-        """Return the trial without visible gaps, if they alone stand against half of the privacy.
+        """Return the trial without visible gaps, if they alone prevent half of the privacy.
 
         Otherwise it stays as it is.
         """

@@ -321,7 +321,7 @@ def _singled_out(rows: pa.Table, proposed: Mapping[str, str]) -> Iterator[str]:
         part = f"{share:.0%}" if share >= 0.01 else "below 1%"
         yield (
             f"combinations: {listed(chosen)} together single out {alone:,} of "
-            f"{rows.num_rows:,} rows looked at ({part}): somebody who knows them about a "
+            f"{rows.num_rows:,} rows looked at ({part}): someone who knows them about a "
             "person can find that row, so do not keep them unchanged"
         )
 

@@ -100,15 +100,15 @@ def _key(look: Look, changes: Mapping[str, tuple[str, str]]) -> str | None:
         unique = [n for n, (do, _) in changes.items() if do == DOES[UNIT] and look.is_unique(n)]
         if unique:  # one row for each person: the unit names the rows
             return None
-    found = [
+    candidates = [
         each.name
         for each in look.columns
         if each.do == DECIDE and each.name in naming_in(look.columns)
         if each.name not in changes and look.is_unique(each.name)
         if any(IDENTIFIER in note for note in each.warnings)
     ]
-    called = [name for name in found if names_a_thing(name)]
-    return next(iter(called or (found if len(found) == 1 else ())), None)
+    called = [name for name in candidates if names_a_thing(name)]
+    return next(iter(called or (candidates if len(candidates) == 1 else ())), None)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -305,8 +305,8 @@ def _still_repeated(
 def _repeats(new: TableMarks, old: TableMarks, *, persons: bool) -> Iterator[tuple[str, str]]:
     """Yield the columns of one table that repeat another, as registration compares them."""
     while True:
-        found = repeated(new, old)
-        pairs = [] if found is None else [(found.column, repr(found.of))]
+        repeats = repeated(new, old)
+        pairs = [] if repeats is None else [(repeats.column, repr(repeats.of))]
         if not pairs and not persons and (follows := related(new, old)) is not None:
             pairs = [(name, listed(follows.of)) for name in follows.columns]
         known = [(name, of) for name, of in pairs if name is not None]

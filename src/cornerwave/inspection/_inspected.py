@@ -63,10 +63,10 @@ def inspected_with(
 
 def _unit_of(look: Look, name: str) -> Unit:
     """Return a column as the unit: what agrees in it, if it was found to."""
-    found = next((unit for unit in look.units if unit.columns == (name,)), None)
+    named = next((unit for unit in look.units if unit.columns == (name,)), None)
     distinct = max(look.column(name).distinct, 1)
     each = look.total * (1 - look.column(name).missing) / distinct
-    return found or Unit((name,), distinct, each, (), each)
+    return named or Unit((name,), distinct, each, (), each)
 
 
 def _inspection(

@@ -14,27 +14,27 @@ BY_NAME = ("independent_rows", "few_rows")
 """Choices about a table that only the owner can make, as comments of the draft."""
 
 
-def linked_draft(found: LinkedInspection) -> str:
+def linked_draft(inspection: LinkedInspection) -> str:
     """Return a schema file for all tables."""
     lines = [
         "# Edit this schema file, then register the tables with it.",
-        *_to_decide(found),
-        *(f"# {toml_comment(line)}" for line in _shared(found)),
-        *(_orphans(found.unit) if found.unit is not None else ()),
+        *_to_decide(inspection),
+        *(f"# {toml_comment(line)}" for line in _shared(inspection)),
+        *(_orphans(inspection.unit) if inspection.unit is not None else ()),
     ]
     parts = [
         written(each.columns, each.disclosure, each.warnings, each.asks, each.time, within=table)
-        + found.readings.get(table, "")
-        for table, each in found.tables.items()
+        + inspection.readings.get(table, "")
+        for table, each in inspection.tables.items()
     ]
     return "\n".join([*lines, *parts])
 
 
-def _to_decide(found: LinkedInspection) -> Iterator[str]:
+def _to_decide(inspection: LinkedInspection) -> Iterator[str]:
     """Yield what the owner has to decide, each by its name."""
-    if found.unit is None:
+    if inspection.unit is None:
         yield "# To decide: the unit, the column that names the same persons in several tables."
-    for table, each in found.tables.items():
+    for table, each in inspection.tables.items():
         columns = [report.name for report in each.columns if report.do == DECIDE]
         if columns:
             named = toml_comment(", ".join(map(repr, columns)))
@@ -45,29 +45,29 @@ def _to_decide(found: LinkedInspection) -> Iterator[str]:
                     f"# To decide in {toml_comment(repr(table))}: whether to state {choice}, see "
                     "the warning."
                 )
-    if found.unit is not None and any(found.unit.orphans()):
+    if inspection.unit is not None and any(inspection.unit.orphans()):
         yield "# To decide: whether persons without a row may be, see orphans."
 
 
-def _shared(found: LinkedInspection) -> Iterator[str]:
+def _shared(inspection: LinkedInspection) -> Iterator[str]:
     """Yield what tables share, and what that means."""
-    if found.unit is None:
+    if inspection.unit is None:
         yield "unit: nothing shows that rows of different tables belong to the same persons"
-        for match in found.matches:
+        for match in inspection.matches:
             yield f"  {_met(match)}: such values are in any two tables"
         yield (
             'If a column names the same persons in several tables, state do = "unit" for it in '
             "each. If none does, register each table by itself"
         )
         return
-    named = _named(found.unit)
+    named = _named(inspection.unit)
     yield (
         f"unit: {named}. All that a person has in any of these tables is hidden together, and "
         "copies have a pseudonym in its place, by which recipients join them"
     )
-    for match in found.unit.matches:
+    for match in inspection.unit.matches:
         yield f"  {_met(match)}"
-    for table in found.tables.keys() - found.unit.columns.keys():
+    for table in inspection.tables.keys() - inspection.unit.columns.keys():
         yield (
             f"{table!r} has no such column: each of its rows is hidden as a row, and not all rows "
             "of a person together"

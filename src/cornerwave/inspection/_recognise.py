@@ -31,7 +31,7 @@ FEW_CODES = 10
 FEW_FLOATS = 5
 """So are numbers with decimals, of at most so many values."""
 CODES_OF_KINDS = 50
-"""Whole numbers are, of at most so many values, if their name says so."""
+"""Whole numbers are, of at most so many values, if their name suggests it."""
 MOST_COUNTED = 30
 """Larger whole numbers under the word for a thing, as school, count nothing: they name it."""
 FEWEST_TIMES = 15
@@ -101,7 +101,7 @@ class Seen:
 
     @property
     def is_short_list(self) -> bool:
-        """Whether there are so few values, and each so often, that none stands for one person."""
+        """Whether there are so few values, and each so often, that none names one person."""
         return self.distinct <= FEW_CODES and self.present >= 2 * self.distinct
 
     @property
@@ -142,7 +142,7 @@ def recognise(seen: Seen) -> Recognised | None:
 
 
 def code_for_missing(cells: pa.ChunkedArray) -> tuple[int, int] | None:
-    """Return a number that may stand for missing values, and how many cells hold it.
+    """Return a number that may mark missing values, and how many cells hold it.
 
     It is one of those that surveys use, and alone: the one negative value, or far above the next.
     """
@@ -342,7 +342,7 @@ def _codes(seen: Seen) -> str | None:
     if _share(seen, _NUMBER.fullmatch) > MOST and seen.distinct >= MANY:
         return f"numbers written as text, {seen.distinct:,} different ones: codes?"
     if _share(seen, _CODE.fullmatch) > MOST and (seen.distinct >= MANY or seen.is_varied):
-        return f"{seen.distinct:,} different codes: each may stand for a person or a case"
+        return f"{seen.distinct:,} different codes: each may name a person or a case"
     return None
 
 
@@ -358,7 +358,7 @@ _TEXT = (_contact, _by_name, _names, _written, _of_several, _dates, _codes, _man
 
 
 def _record(seen: Seen) -> str | None:
-    """Return why whole numbers stand for records: unique by more than chance, or so called."""
+    """Return why whole numbers name records: unique by more than chance, or so called."""
     nearly = seen.present > FEW_ROWS and seen.distinct > NEARLY_UNIQUE * seen.present
     alone = seen.is_varied or seen.distinct == seen.present
     known = (seen.words & _words.IDS and alone) or (nearly and seen.words & _words.NUMBERS)

@@ -65,7 +65,7 @@ class DraftedScale:
 
 
 def drafted_scale(cells: pa.ChunkedArray, name: str) -> DraftedScale | None:
-    """Return the scale to draft for a number, by sampled cells; None if they do not say."""
+    """Return the scale to draft for a number, by sampled cells; None if they do not show it."""
     x = _ascending(cells, name)
     if not _has_ranks(x):
         return None

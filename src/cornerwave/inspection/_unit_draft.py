@@ -155,9 +155,9 @@ def with_units(
         elif unit is not None and _is_identifier(report):
             yield _proposed(report, DROPPED, "proposed to be left out, beside the unit")
         elif unit is None and report.name in naming:
-            found = naming[report.name]
-            is_first = len(found.agreeing) == most  # others agree with what names the units
-            yield replace(_asked(report, found), do=DECIDE) if is_first else report
+            its_unit = naming[report.name]
+            is_first = len(its_unit.agreeing) == most  # others agree with what names the units
+            yield replace(_asked(report, its_unit), do=DECIDE) if is_first else report
         else:
             yield report
 
@@ -250,9 +250,9 @@ def time_to_propose(rows: pa.Table, unit: Unit | None) -> str | None:
     """Return the column that states when a person's rows were: a date, or called like one."""
     if unit is None:
         return None
-    found = [name for name in rows.column_names if _is_time(rows, name, unit.columns[0])]
-    dated = [name for name in found if unit_of(rows.schema.field(name).type) is not None]
-    return next(iter(dated or found), None)
+    times = [name for name in rows.column_names if _is_time(rows, name, unit.columns[0])]
+    dated = [name for name in times if unit_of(rows.schema.field(name).type) is not None]
+    return next(iter(dated or times), None)
 
 
 def _is_time(rows: pa.Table, name: str, unit: str) -> bool:

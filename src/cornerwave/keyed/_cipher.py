@@ -110,7 +110,7 @@ class Secrets:
 # --------------------------------------------------------------------------------------------------
 # A keyed 128-bit hash of texts: SipHash-2-4 (Aumasson and Bernstein 2012).
 #
-# Nobody without the key can compute or predict it, so a row's id says
+# Nobody without the key can compute or predict it, so a row's id reveals
 # nothing about the row's key, and two keys meet in one id with probability 2^-128.
 
 

@@ -9,7 +9,7 @@
 
     reading, writing   a transaction, on a connection that it opens and closes
     peek               what a service asks all the time: on connections that stay open, and only
-                       if somebody may have committed something since the last time
+                       if someone may have committed something since the last time
 
 Statements are written in the SQL that SQLite and PostgreSQL share. Values never enter their text:
 each is a `?` there. Every transaction first refuses a database that contains anything this version

@@ -95,7 +95,7 @@ class Records:
                 connection.insert(ACCESS, rows)
 
     def accesses(self, *, who: str | None = None, most: int | None = None) -> list[Access]:
-        """Return the access log, or what somebody did, the newest first."""
+        """Return the access log, or what someone did, the newest first."""
         # An index has the lines of each by their time, so that no others are read.
         wanted = ["TRUE ORDER BY id DESC"] if who is None else ["who = ? ORDER BY at DESC", who]
         limit = "" if most is None else f" LIMIT {most:d}"
@@ -115,7 +115,7 @@ class Records:
         return [name for (name,) in rows]
 
     def last_access(self, who: str) -> str | None:
-        """Return when somebody was here last."""
+        """Return when someone was here last."""
         last = self.accesses(who=who, most=1)
         return last[0].at if last else None
 

@@ -92,7 +92,7 @@ class Copy:
 
         A released copy carries its metadata, but for frames that cannot hold it, such as those of
         polars. Then give `metadata`, as `release.metadata` has it; or `noise`, of numbers as the
-        noise left them. `privacy` is only compared with the metadata: it does not say the noise.
+        noise left them. `privacy` is only compared with the metadata: it does not state the noise.
         Raises SourceError if the noise is unknown, and LevelError if it is not what the metadata
         states.
 
@@ -122,8 +122,8 @@ class Copy:
         check_of(of)
 
         def ask(copy: Copy, of: Of) -> Estimates:
-            found = copy._original_mean(column, of)
-            value, error = np.array([found.value]), np.array([found.standard_error])
+            estimate = copy._original_mean(column, of)
+            value, error = np.array([estimate.value]), np.array([estimate.standard_error])
             return Estimates(((column,),), value, error)
 
         return self._answer(ask, of)[column]

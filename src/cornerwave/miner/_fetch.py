@@ -165,7 +165,7 @@ def _download(
     progress: Callable[[float], None],
     found: Callable[[float], None],
 ) -> None:
-    """Add to a partial file what it lacks; begin anew if the copy is another one."""
+    """Add to a partial file what is missing; begin anew if the copy is another one."""
     mark = part.with_name(part.name + ".etag")
     try:
         # not the last byte: a range that begins at the end would be refused

@@ -160,8 +160,8 @@ def join(child: Side, parent: Side, between: NoiseBetween) -> JoinedCopy:
 
 def _places(values: pa.Array, among: pa.Array) -> Ints:
     """Return where values are among others; -1 for those that are not."""
-    found = pc.index_in(values, value_set=among).fill_null(-1)
-    return np.asarray(found.to_numpy(zero_copy_only=False), dtype=np.int64)
+    places = pc.index_in(values, value_set=among).fill_null(-1)
+    return np.asarray(places.to_numpy(zero_copy_only=False), dtype=np.int64)
 
 
 def _source(child: Side, parent: Side) -> Source:
@@ -199,25 +199,25 @@ def _table(source: Source, columns: Sequence[str]) -> dict[str, pa.Array]:
 
 def _of_child(child: Side, parent: Side, between: NoiseBetween) -> dict[str, CopyColumn]:
     """Return the columns of the first table: within it, noise is shaped like its covariances."""
-    found = {}
+    columns = {}
     for name, column in child.copy.columns.items():
         known = {parent.names[b]: N for (a, b), N in between.items() if a == name}
-        found[name] = replace(column, noise_with=known)
-    return found
+        columns[name] = replace(column, noise_with=known)
+    return columns
 
 
 def _of_parent(child: Side, parent: Side, between: NoiseBetween) -> dict[str, CopyColumn]:
     """Return the columns of the other table, whose noise is known."""
-    shape, found = _shape(parent.copy), {}
+    shape, columns = _shape(parent.copy), {}
     for name, column in parent.copy.columns.items():
         within = {parent.names[b]: S for b, S in shape.get(name, {}).items()}
         across = {a: N for (a, b), N in between.items() if b == name}
-        found[parent.names[name]] = replace(
+        columns[parent.names[name]] = replace(
             column,
             name=parent.names[name],
             noise_with={**within, **across},
         )
-    return found
+    return columns
 
 
 def _replaced_together(columns: Mapping[str, CopyColumn]) -> dict[str, CopyColumn]:

@@ -53,8 +53,8 @@ class LinkedCopy(Mapping[str, Copy]):
 
         Raises SourceError if it is not a copy of linked tables, or not all of one release.
         """
-        found = linked_files(place)
-        return cls({table: LinkedTable.of(file) for table, file in found.items()})
+        files = linked_files(place)
+        return cls({table: LinkedTable.of(file) for table, file in files.items()})
 
     def __getitem__(self, table: str) -> Copy:
         """Return the copy of one table."""
@@ -95,7 +95,7 @@ def _between(one: LinkedTable, two: LinkedTable, other: str) -> NoiseBetween:
 
     Raises SourceError if it does not state it.
     """
-    found = {}
+    noise = {}
     theirs = {f"{other}.{c.source or name}": name for name, c in two.stated.columns.items()}
     noisy = [name for name, column in two.copy.columns.items() if column.noise]
     for name, column in one.copy.columns.items():
@@ -107,5 +107,5 @@ def _between(one: LinkedTable, two: LinkedTable, other: str) -> NoiseBetween:
                 f"{lacking[0]!r} of {other!r}: only a table with one row for each person can be "
                 "joined to another"
             )
-        found.update({(name, each): N for each, N in known.items()})
-    return found
+        noise.update({(name, each): N for each, N in known.items()})
+    return noise

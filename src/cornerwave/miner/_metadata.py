@@ -7,7 +7,7 @@
     key        identifies rows; there is nothing to estimate            left out
 
 The metadata is inside a Parquet or Arrow file, beside a CSV, or given by the recipient.
-A field that it lacks has its default value.
+A field that is not there has its default value.
 """
 
 import warnings
@@ -31,7 +31,7 @@ from cornerwave.spec import ColumnMetadata, CopyMetadata
 
 LOG1P, RANK = "log1p", "rank"
 
-UNKNOWN_BIAS = "so estimates are biased, and the copy does not say by how much"
+UNKNOWN_BIAS = "so estimates are biased, and the copy does not state by how much"
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,13 +142,13 @@ def level_of(
 ) -> Level:
     """Return the level of a copy, from its metadata or by its noise.
 
-    A privacy is that of the whole copy, which depends on the table: it does not say the noise.
+    A privacy is that of the whole copy, which depends on the table: it does not state the noise.
     Raises SourceError if nothing does, LevelError if what is given is not what is stated.
     """
     if metadata is None or metadata.noise is None:
         if privacy is not None:
             raise LevelError(
-                f"privacy {privacy:g} does not say how noisy {source.name} is: it is the privacy "
+                f"privacy {privacy:g} does not state how noisy {source.name} is: it is the privacy "
                 "of the whole copy, which depends on how its columns are related. Pass noise=, as "
                 "its .meta.json or its owner states it; a table of numbers alone has noise "
                 f"p / (1 - p) = {Level.of(privacy=privacy).noise:.6g}"
@@ -240,9 +240,9 @@ def unit_of(source: Source, metadata: CopyMetadata | None) -> str | None:
         for name, about in metadata.columns.items()
         if about.role == UNIT and name in source.schema.names
     }
-    found = shown.get(metadata.outer_unit or metadata.unit)
-    if found is not None:
-        return found
+    unit = shown.get(metadata.outer_unit or metadata.unit)
+    if unit is not None:
+        return unit
     what = "rows" if metadata.outer_unit is None or not shown else "persons"
     belong = "persons" if metadata.outer_unit is None else "households"
     warnings.warn(
@@ -255,7 +255,7 @@ def unit_of(source: Source, metadata: CopyMetadata | None) -> str | None:
 
 
 def _csv_types(metadata: CopyMetadata) -> dict[str, pa.DataType] | None:
-    """Return the types of a CSV copy's columns; None if the metadata lacks any of them."""
+    """Return the types of a CSV copy's columns; None if any of them is not in the metadata."""
     types = {name: _csv_type(known) for name, known in metadata.columns.items()}
     readable = {name: type_ for name, type_ in types.items() if type_ is not None}
     return readable if readable and len(readable) == len(types) else None

@@ -129,8 +129,8 @@ def _without_mixed(at: Floats, below: Floats, knots: Floats, count: int) -> tupl
             moved = mass[parts[j]].sum()
             mass[parts[j]] = 0.0
             for place, share in ((i, (b - m) / (b - a)), (i + 2, (m - a) / (b - a))):
-                own = np.concatenate(parts[begins[place] : begins[place] + counts[place]])
-                mass[own] += share * moved * mass[own] / mass[own].sum()
+                own_part = np.concatenate(parts[begins[place] : begins[place] + counts[place]])
+                mass[own_part] += share * moved * mass[own_part] / mass[own_part].sum()
     return points, np.append(0.0, np.cumsum(mass))
 
 

@@ -68,7 +68,7 @@ class Refresh:
             )
         if column.categories is None or column.categories < len(shares):
             raise ColumnError(
-                f"{column.name!r}: the base is uniform, but the metadata does not say over how "
+                f"{column.name!r}: the base is uniform, but the metadata does not state over how "
                 "many values; add 'categories' to it"
             )
         base = np.full(len(shares), 1.0 / column.categories)

@@ -64,7 +64,7 @@ class HistoryReader:
     def noise(self, ids: Ids, kinds: Mapping[int, Ints]) -> Iterator[tuple[int, Floats]]:
         """Yield (index, W) for each wanted level; W has the shape (columns, rows).
 
-        `kinds` says for some editions which of its rules each row follows; -1 is none.
+        `kinds` states for some editions which of its rules each row follows; -1 is none.
         """
         yield from self._carried(
             self._shaped(ids), kinds, lambda edition, rows: self._later[edition].white(ids[rows])
@@ -99,10 +99,10 @@ class HistoryReader:
     ) -> None:
         kinds = kinds[rows]
         for kind in np.flatnonzero(np.bincount(kinds)):
-            rule, own = self._rules[edition][int(kind)], np.flatnonzero(kinds == kind)
-            here, columns = rows[own], np.array(rule.columns, dtype=np.int64)
+            rule, chosen = self._rules[edition][int(kind)], np.flatnonzero(kinds == kind)
+            here, columns = rows[chosen], np.array(rule.columns, dtype=np.int64)
             before, kept = noise.take(here, axis=1), lasting.take(here, axis=1)
-            fresh = path[columns].take(own, axis=1)
+            fresh = path[columns].take(chosen, axis=1)
             for share, old, out in ((1.0, before, noise), (LASTING, kept, lasting)):
                 after = np.empty(fresh.shape)
                 rules = map(np.ascontiguousarray, (rule.carry, rule.recall, share * rule.fresh))
@@ -135,9 +135,9 @@ class PersonHistoryReader(HistoryReader):
         """Yield (index, W) for each wanted level, given rows' ids, units and times."""
 
         def fresh(edition: int, rows: Ints) -> Iterator[tuple[int, Floats]]:
-            own, shared = self._later[edition], self._later_of_persons[edition]
+            of_rows, shared = self._later[edition], self._later_of_persons[edition]
             for (index, one), (_, two) in zip(
-                own.white(ids[rows]), shared.white(units[rows]), strict=True
+                of_rows.white(ids[rows]), shared.white(units[rows]), strict=True
             ):
                 yield index, SQRT_HALF * (one + two)
 

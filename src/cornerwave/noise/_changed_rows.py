@@ -53,9 +53,9 @@ class ChangedRows:
     def kinds(self) -> Ints:
         """By which of the rules the noise of each row is carried over."""
         changed, returning = self.rules[: self.returning], self.rules[self.returning :]
-        own = kinds_of(changed, self.cells)
+        kinds = kinds_of(changed, self.cells)
         there = kinds_of(returning, self.cells)
-        return np.where(self.back & (there >= 0), self.returning + there, own).astype(np.int64)
+        return np.where(self.back & (there >= 0), self.returning + there, kinds).astype(np.int64)
 
     @property
     def followed(self) -> tuple[Transition, ...]:
@@ -108,7 +108,7 @@ class Past:
         self._any = np.unique(
             np.concatenate([np.empty(0, np.uint64), *(r.hashes for r in self._editions.values())])
         )
-        # Most rows of a table never changed: a bit for the first bits of a hash says so at once.
+        # Most rows of a table never changed: a bit for the first bits of a hash shows it at once.
         bits = min(_FILTER_BITS, max(8, (16 * len(self._any)).bit_length()))
         self._shift = np.uint64(64 - bits)
         self._near = np.zeros(1 << bits, dtype=bool)
@@ -136,14 +136,14 @@ class Past:
         """
         histories = np.array([_kinds(rows, self._any) for rows in self._editions.values()])
         # rows with the same history of rules have noise of one covariance
-        found, counts = np.unique(histories.T, axis=0, return_counts=True)
-        if not len(found) or counts.sum() < MANY:
+        distinct, counts = np.unique(histories.T, axis=0, return_counts=True)
+        if not len(distinct) or counts.sum() < MANY:
             return np.zeros_like(shape)
         often = np.argsort(-counts)[:MOST_HISTORIES]
         total = np.zeros_like(shape)
-        for history, count in zip(found[often], counts[often], strict=True):
-            own = zip(self._editions.values(), history.tolist(), strict=True)
-            steps = [changed.rules[kind] if kind >= 0 else None for changed, kind in own]
+        for history, count in zip(distinct[often], counts[often], strict=True):
+            paired = zip(self._editions.values(), history.tolist(), strict=True)
+            steps = [changed.rules[kind] if kind >= 0 else None for changed, kind in paired]
             # S_EE: the covariance of the last edition's noise, after all steps
             now = noise_across(shape, steps)[-len(shape) :, -len(shape) :]
             total += count / counts[often].sum() * (now - shape)

@@ -36,5 +36,5 @@ def add_noise_on_grid(x: Floats, noise: Floats, grid: Floats) -> Floats:
     """Return x + noise, both (columns, rows), as whole numbers of each column's grid steps."""
     steps = np.where(grid > 0, grid, 1.0)[:, None]
     per_step = 1.0 / steps
-    found = (np.rint(x * per_step) + np.rint(noise * per_step)) * steps
-    return np.where(grid[:, None] > 0, found, x)  # a constant column stays as it is
+    on_grid = (np.rint(x * per_step) + np.rint(noise * per_step)) * steps
+    return np.where(grid[:, None] > 0, on_grid, x)  # a constant column stays as it is

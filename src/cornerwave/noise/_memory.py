@@ -22,18 +22,18 @@ class Memory:
     def lend(self, shape: tuple[int, int]) -> Floats:
         """Return an array with whatever it holds; views of it keep it from coming back."""
         try:
-            own = self._free.popleft()
+            array = self._free.popleft()
         except IndexError:
-            own = np.empty(shape)
-        if own.shape != shape:  # the last group of a table is smaller
-            own = np.empty(shape)
-        loan = _Loan(own)
-        weakref.finalize(loan, self._free.append, own).atexit = False
+            array = np.empty(shape)
+        if array.shape != shape:  # the last group of a table is smaller
+            array = np.empty(shape)
+        loan = _Loan(array)
+        weakref.finalize(loan, self._free.append, array).atexit = False
         return np.asarray(loan)
 
 
 class _Loan:
     """What a lent array and all of its views hold on to."""
 
-    def __init__(self, own: Floats) -> None:
-        self.__array_interface__ = own.__array_interface__
+    def __init__(self, array: Floats) -> None:
+        self.__array_interface__ = array.__array_interface__

@@ -13,7 +13,7 @@ keyed by row, column, edition and event.
 
 So given which cells changed, copies of all editions show with probability q = 1/sqrt(1+v) the
 history of a cell, else one that does not depend on it: they reveal what one of them reveals, as far
-as the next value depends on the last alone. Somebody who recognises by other means which cells were
+as the next value depends on the last alone. Someone who recognises by other means which cells were
 replaced still finds nothing in these: at least 1 - q stays hidden. Copies of more noise are
 those of less with further events, in all editions at once, so they add nothing.
 
@@ -36,7 +36,7 @@ from cornerwave.noise._refresh import MISSING, Refresher, thresholds
 ATTEMPTS = 4
 """Draws of a value that a cell has not shown yet."""
 LEAST = 10
-"""Rows that left a value: so few of them say little about the others, and each says much of it."""
+"""Rows that left a value: so few of them reveal little of the others, and each much of it."""
 
 
 @dataclass(frozen=True)
@@ -118,8 +118,8 @@ class MovedRows:
         here = np.flatnonzero(places >= 0)
         codes = np.full((len(self.moves), len(hashes)), MISSING, dtype=np.int32)
         moved = np.zeros(codes.shape, dtype=np.bool_)
-        own = self.padded[:, places[here]] ^ _pads(hashes[here], len(codes), key)
-        codes[:, here], moved[:, here] = own.view(np.int32), self.moved[:, places[here]]
+        padded = self.padded[:, places[here]] ^ _pads(hashes[here], len(codes), key)
+        codes[:, here], moved[:, here] = padded.view(np.int32), self.moved[:, places[here]]
         return codes, moved
 
     def to_bytes(self) -> bytes:
@@ -151,9 +151,9 @@ def _pads(hashes: Words, categories: int, key: bytes) -> NDArray[np.uint32]:
     blocks = np.zeros((len(hashes), 2), dtype=np.uint64)
     blocks[:, 0], function = hashes, BlockFunction(expand(key, "codes"))
     pads = np.empty((categories, len(hashes)), dtype=np.uint32)
-    for category, own in enumerate(pads):
+    for category, pad in enumerate(pads):
         blocks[:, 1] = category
-        own[:] = function(blocks, room_for(len(blocks)))[::2]
+        pad[:] = function(blocks, room_for(len(blocks)))[::2]
     return pads
 
 

@@ -7,7 +7,7 @@ id. Both have the levels of one path, so for rows i and j of a person, at times 
 
     Cov(W_i(u), W_j(v)) = min(u, v) (Phi(s) C Phi(t)' + [i = j] R(t))
 
-and all copies together say no more about a person than the best of them. C is the covariance of
+and all copies together reveal no more about a person than the best of them. C is the covariance of
 a person's levels at some knots in time, of all columns together, Phi are linear hats between
 knots, and R is that of the nearest knot. Without a time there is one knot: C is B, what
 distinguishes persons.

@@ -7,7 +7,7 @@ events arrive at rate 1, and each replaces the cell by a fresh draw from pi:
     copy at q  =  X if -ln q < T_1, else R_k for the last T_k <= -ln q
 
 It is Markov in s: a noisier copy is the better one with further events, so a set of
-copies says no more than its best. Event k of a cell is a keyed function of the row's
+copies reveals no more than its best. Event k of a cell is a keyed function of the row's
 id, the column and the first value of the cell, so no order of levels enters; what a value
 that changes in a later edition shows is in _moved_cells.py. With pi the column's own
 distribution, the best linear estimate of an indicator recovers q^2 of its variance: numbers
@@ -84,11 +84,11 @@ class RefreshRoom:
         while len(rows):
             staying, among = 0, draws(event)
             for start in range(0, len(rows), BLOCK_ROWS):
-                own = rows[start : start + BLOCK_ROWS]
+                part = rows[start : start + BLOCK_ROWS]
                 staying += _core.apply_events(
-                    words(event, own),
+                    words(event, part),
                     self.masks,
-                    own,
+                    part,
                     times[start : start + BLOCK_ROWS],
                     *among,
                     horizons,
@@ -138,9 +138,9 @@ class Refresher:
         """
         codes, ids = np.ascontiguousarray(codes), np.ascontiguousarray(ids)
         for start in range(0, len(codes) if len(out) else 0, STRETCH_ROWS):
-            own = codes[start : start + STRETCH_ROWS]
-            rows = np.arange(start, start + len(own))
-            rows = rows[own != MISSING] if own.min() < 0 else rows
+            stretch = codes[start : start + STRETCH_ROWS]
+            rows = np.arange(start, start + len(stretch))
+            rows = rows[stretch != MISSING] if stretch.min() < 0 else rows
             self._room.let_happen(
                 rows,
                 partial(self._words, ids=ids, codes=codes),

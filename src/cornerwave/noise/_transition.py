@@ -73,13 +73,13 @@ class Changes:
         bits = np.ascontiguousarray(np.packbits(changed[:, rows], axis=0).T)
         sets = bits.view(np.dtype((np.void, bits.shape[1]))).reshape(-1)
         _, first, kind = np.unique(sets, return_index=True, return_inverse=True)
-        found = cls({})
+        changes = cls({})
         for number, row in enumerate(rows[first]):
-            own = rows[kind == number]
-            pairs = np.concatenate([old[:, own], new[:, own] - old[:, own]])
+            chosen = rows[kind == number]
+            pairs = np.concatenate([old[:, chosen], new[:, chosen] - old[:, chosen]])
             columns = tuple(np.flatnonzero(changed[:, row]).tolist())
-            found += cls({columns: Moments.of_columns(pairs)})
-        return found
+            changes += cls({columns: Moments.of_columns(pairs)})
+        return changes
 
     def __add__(self, other: "Changes") -> "Changes":
         kinds = dict(self.kinds)
@@ -198,14 +198,14 @@ def transitions(changes: Changes, covariance: Floats) -> tuple[Transition, ...]:
     The first is for rows of all kinds that have none of their own: kinds with many rows do.
     """
     enough = ROWS_PER_COLUMN * len(covariance)
-    own = {c: part for c, part in changes.kinds.items() if c != OTHERS and part.rows >= enough}
-    rest = [part for c, part in changes.kinds.items() if c not in own] or list(own.values())
-    kinds = [together(rest), *own.values()] if rest else []
+    by_kind = {c: part for c, part in changes.kinds.items() if c != OTHERS and part.rows >= enough}
+    rest = [part for c, part in changes.kinds.items() if c not in by_kind] or list(by_kind.values())
+    kinds = [together(rest), *by_kind.values()] if rest else []
     return tuple(exact_transition(_supported(part, covariance), covariance) for part in kinds)
 
 
 def returning_transitions(back: Flags, covariance: Floats) -> tuple[Transition, ...]:
-    """Return the rules for values that come back; `back` (N, rows) says where, or what changed too.
+    """Return the rules for values that come back; `back` (N, rows) states where.
 
     The first is for rows of all kinds that have none of their own: the most frequent ones do.
     """
@@ -229,11 +229,11 @@ def kinds_of(rules: Sequence[Transition], changed: Flags) -> Ints:
 
     changed: which cells did, (N, rows).
     """
-    found = np.where(changed.any(axis=0), 0, -1)
+    kinds = np.where(changed.any(axis=0), 0, -1)
     for kind, rule in enumerate(rules[1:], 1):
         cells = np.isin(np.arange(len(changed)), rule.columns)
-        found[(changed == cells[:, None]).all(axis=0)] = kind
-    return found
+        kinds[(changed == cells[:, None]).all(axis=0)] = kind
+    return kinds
 
 
 def exact_transition(
@@ -250,21 +250,21 @@ def exact_transition(
     K, scale = _scaled(covariance)  # columns have units
     unit = np.outer(scale, scale)
     old, pull, change = joint.old / unit, (joint.pull / unit)[columns], joint.change / unit
-    own = np.eye(len(K))[columns]
+    among = np.eye(len(K))[columns]
     step = _regression(pull, old)  # A - I
     explained = pull @ step.T
-    rest = own @ change @ own.T - explained - explained.T + step @ old @ step.T  # Q
+    rest = among @ change @ among.T - explained - explained.T + step @ old @ step.T  # Q
     every = np.eye(len(K))
-    determined = every + own.T @ step  # A
-    new = determined @ old @ determined.T + own.T @ rest @ own  # C
-    recall = _regression(rest @ own, new) @ (3 * every - determined) / 4  # H
+    determined = every + among.T @ step  # A
+    new = determined @ old @ determined.T + among.T @ rest @ among  # C
+    recall = _regression(rest @ among, new) @ (3 * every - determined) / 4  # H
     fresh = excess * rest
-    fresh = fresh + _lacking(_first_noise(own + step, recall, K) + fresh, own @ K @ own.T)
+    fresh = fresh + _lacking(_first_noise(among + step, recall, K) + fresh, among @ K @ among.T)
     here = scale[columns]
     unit, turned = np.outer(here, here), here[:, None] / scale
     return Transition(
         columns=tuple(columns.tolist()),
-        carry=(own + step) * turned,
+        carry=(among + step) * turned,
         recall=recall * turned,
         fresh=factor(fresh * unit).lower,
         remainder=factor(rest * unit).lower,
@@ -296,16 +296,16 @@ def _supported(part: Moments, covariance: Floats) -> SecondMoments:
     number = len(covariance)
     prior = ROWS_PER_COLUMN * number
     known = part.rows / (part.rows + prior)
-    mean, found = part.mean[number:], part.covariance
+    mean, covariances = part.mean[number:], part.covariance
     # of few rows even the mean is not known to others, and the variance may be twice as much
-    change = found[number:, number:] + (1 - known) * np.outer(mean, mean)
+    change = covariances[number:, number:] + (1 - known) * np.outer(mean, mean)
     change = change * (1 + DOUBT * math.sqrt(2 / part.rows))
     moved = np.diag(change) > 0
     open_ = _given_others(covariance, moved)
     size = _size(change, open_)
     return SecondMoments(
-        old=known * found[:number, :number] + (1 - known) * covariance,
-        pull=known * found[number:, :number] - (1 - known) * min(size, 2.0) / 2 * open_,
+        old=known * covariances[:number, :number] + (1 - known) * covariance,
+        pull=known * covariances[number:, :number] - (1 - known) * min(size, 2.0) / 2 * open_,
         change=known * change + (1 - known) * size * open_,
     )
 

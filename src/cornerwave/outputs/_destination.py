@@ -155,7 +155,7 @@ def writing(place: Place) -> Iterator[None]:
         raise
     except Exception as error:
         if isinstance(error, StoreRefused) and error.status in (REPLACED, 409):
-            raise exists(place) from None  # If-None-Match: somebody was faster
+            raise exists(place) from None  # If-None-Match: someone was faster
         if (reason := _reason(place, error)) is None:
             raise
         raise OutputError(f"{place} cannot be written: {reason}") from None

@@ -65,7 +65,7 @@ def within(
 ) -> Floats:
     """Return the share of each coordinate that is known with the group, 1 - MSW / Var; 0 if chance.
 
-    Z has the variance 1. Rows that are alone in their group say nothing; in a sample, at a `rate`
+    Z has the variance 1. Rows that are alone in their group show nothing; in a sample, at a `rate`
     of all rows, most of them have company in the table.
     """
     company = np.bincount(codes, minlength=1)[codes] > 1
@@ -96,12 +96,12 @@ def within(
 def revealed_alone(Z: Floats, feature: OpenColumn, rate: float) -> Floats:
     """Return what one column reveals of each coordinate: by its values, in bins, by neighbours."""
     bins = feature.binned(MOST_VALUES)
-    found = np.maximum(within(Z, feature.codes, rate), within(Z, bins, 1.0))
+    shares = np.maximum(within(Z, feature.codes, rate), within(Z, bins, 1.0))
     if feature.numbers is not None and feature.values > MOST_VALUES:
-        found = np.maximum(found, next_to(Z, [feature.numbers]))
+        shares = np.maximum(shares, next_to(Z, [feature.numbers]))
         for block in _blocks(feature.numbers):
-            found = np.maximum(found, within(Z, block, rate))
-    return found
+            shares = np.maximum(shares, within(Z, block, rate))
+    return shares
 
 
 def _blocks(numbers: Floats) -> Iterator[Ints]:

@@ -79,13 +79,13 @@ def noise_beside(
         for other in others:
             # the same among means of rows of linked tables
             both = one.phi[:, rows] @ other.phi[:, rows].T / count
-            found = np.einsum(
+            noise = np.einsum(
                 "kl,knq,lmq->nm", both, one.noise.person, other.noise.person, optimize=True
             )
             # R is drawn row by row, so it is shared within one table alone
             if one is other:
                 share = one.weights[:, rows].mean(axis=1)
-                found = found + np.einsum("k,knm->nm", share, one.noise.within)
-            line.append(found)
+                noise = noise + np.einsum("k,knm->nm", share, one.noise.within)
+            line.append(noise)
         among.append(line)
     return np.concatenate(with_own, axis=2), np.block(among)

@@ -74,7 +74,7 @@ class BestGuess:
 class Moving:
     """What is left of a category that changed between editions, if all replaced cells are known.
 
-    Somebody who knows these has the values of all others, and no information on these. `alone`: so
+    Someone who knows these has the values of all others, and no information on these. `alone`: so
     many rows moved in ways that few share that replaced ones show; else they move like others.
     """
 
@@ -164,8 +164,9 @@ class Coalition:
     def over_editions(self, moving: Mapping[str, "Moving"]) -> "Coalition":
         """Return the same for copies of editions between which these categories changed.
 
-        What is frozen does not say what other columns hide from somebody who knows which cells were
-        replaced, so no figure is left for any of them if one moved in ways that few rows share.
+        What is frozen does not state what other columns hide from someone who knows which cells
+        were replaced, so no figure is left for any of them if one moved in ways that few rows
+        share.
 
         >>> grade = CategoryDistribution([1, 1])
         >>> members = [("ann", Level(1.0)), ("bob", Level(1.0))]

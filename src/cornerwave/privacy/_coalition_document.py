@@ -22,41 +22,41 @@ GUESSED = (
 )
 
 
-def coalition_document(dataset: str, found: Coalition) -> doc.Document:
+def coalition_document(dataset: str, coalition: Coalition) -> doc.Document:
     """Return what some recipients can recover together."""
-    names = sorted({recipient for recipient, _ in found.members})
-    moving = [_of_moving(name, each) for name, each in found.guesses.items() if each.moving]
-    verdict, facts = coalition_verdict(found)
+    names = sorted({recipient for recipient, _ in coalition.members})
+    moving = [_of_moving(name, each) for name, each in coalition.guesses.items() if each.moving]
+    verdict, facts = coalition_verdict(coalition)
     return doc.Document(
         title=f"{dataset}: {', '.join(names)}",
         verdict=verdict,
         facts=facts,
-        kind=BAD if found.unbounded else GOOD,
+        kind=BAD if coalition.unbounded else GOOD,
         sections=(
-            doc.Section("What they can recover", coalition_parts([found], [" + ".join(names)])),
+            doc.Section("What they can recover", coalition_parts([coalition], [" + ".join(names)])),
             *([doc.Section("What changed between editions", [doc.Bullets(moving)])] * bool(moving)),
         ),
         data={
             "recipients": names,
-            "joint_privacy": found.joint_privacy,
-            "best_member": found.best_member,
-            "best_privacy": found.best_privacy,
-            "gain": found.gain,
-            "independent_privacy": found.independent_privacy,
-            "independent_gain": found.independent_gain,
-            "changing_rows": dict(found.changing),
-            "unbounded": found.unbounded,
-            "best_guess_right": {name: asdict(each) for name, each in found.guesses.items()},
+            "joint_privacy": coalition.joint_privacy,
+            "best_member": coalition.best_member,
+            "best_privacy": coalition.best_privacy,
+            "gain": coalition.gain,
+            "independent_privacy": coalition.independent_privacy,
+            "independent_gain": coalition.independent_gain,
+            "changing_rows": dict(coalition.changing),
+            "unbounded": coalition.unbounded,
+            "best_guess_right": {name: asdict(each) for name, each in coalition.guesses.items()},
         },
     )
 
 
-def coalition_verdict(found: Coalition) -> tuple[str, str]:
+def coalition_verdict(coalition: Coalition) -> tuple[str, str]:
     """Return in a sentence what the members can recover, and in another what it compares with."""
-    names = {name for name, _ in found.members}
-    best, hidden = found.best_member, f"leaves {_percent(found.best_privacy)} hidden"
-    if found.unbounded or found.independent_privacy is None:
-        changed = ", ".join(map(spelled, found.unbounded))
+    names = {name for name, _ in coalition.members}
+    best, hidden = coalition.best_member, f"leaves {_percent(coalition.best_privacy)} hidden"
+    if coalition.unbounded or coalition.independent_privacy is None:
+        changed = ", ".join(map(spelled, coalition.unbounded))
         return (
             f"What they can recover together is not bounded: {changed} moved in ways that few rows "
             "share between the editions held, which shows what was replaced in it, and more of "
@@ -67,10 +67,10 @@ def coalition_verdict(found: Coalition) -> tuple[str, str]:
     if len(names) == 1:
         return f"{best} alone {hidden}.", ""
     return (
-        f"Together they leave {_percent(found.best_privacy)} hidden: exactly what {best} alone "
+        f"Together they leave {_percent(coalition.best_privacy)} hidden: exactly what {best} alone "
         "leaves.",
         "With noise drawn independently for each copy it would be "
-        f"{_percent(found.independent_privacy)}.",
+        f"{_percent(coalition.independent_privacy)}.",
     )
 
 
@@ -87,7 +87,7 @@ def _of_moving(name: str, guess: BestGuess) -> str:
     """Return what is known of a category that changed between the editions held."""
     assert guess.moving is not None
     least = (
-        f"Even somebody who knows which cells were replaced guesses right at most "
+        f"Even someone who knows which cells were replaced guesses right at most "
         f"{guess.moving.right:.1%} and leaves {guess.moving.hidden:.4f} hidden"
     )
     if guess.moving.alone:

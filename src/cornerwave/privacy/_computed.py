@@ -63,15 +63,17 @@ class ComputedColumns:
         values = np.array([each.values for each in computed])
         size = np.nanstd(values, axis=1)
         vary = np.flatnonzero(size > 0).tolist()
-        own = [computed[i] for i in vary]
+        varying = [computed[i] for i in vary]
         E = (values[vary] - np.nanmean(values[vary], axis=1)[:, None]) / size[vary, None]
         made = cls(
-            columns=tuple(each.column for each in own),
+            columns=tuple(each.column for each in varying),
             weight=size[vary] ** 2,
-            sources={each.column: each.sources for each in own},
-            cross=_cross(E, Z, [each.column for each in own], known),
-            revealed=np.zeros(len(own)),
-            alone=np.array([_alone(row, each.number) for row, each in zip(E, own, strict=True)]),
+            sources={each.column: each.sources for each in varying},
+            cross=_cross(E, Z, [each.column for each in varying], known),
+            revealed=np.zeros(len(varying)),
+            alone=np.array(
+                [_alone(row, each.number) for row, each in zip(E, varying, strict=True)]
+            ),
         )
         return made, E
 
@@ -83,12 +85,12 @@ class ComputedColumns:
         left: Floats,
         known: Sequence[Coordinate],
     ) -> "ComputedColumns":
-        """Return the same for somebody who sees F, which leaves `left` of the coordinates."""
+        """Return the same for someone who sees F, which leaves `left` of the coordinates."""
         if not self.columns:
             return self
-        found = reveal(E, features, rows)
-        cross = _cross(found.residuals, left, self.columns, known)
-        return replace(self, cross=cross, revealed=found.shares)
+        revealed = reveal(E, features, rows)
+        cross = _cross(revealed.residuals, left, self.columns, known)
+        return replace(self, cross=cross, revealed=revealed.shares)
 
     def only(self, stay: Sequence[int], names: Sequence[str]) -> "ComputedColumns":
         """Return them if only some coordinates stay, of columns or blocks with these names."""
@@ -127,20 +129,20 @@ class ComputedColumns:
         belongs: Callable[[str], Flags],
     ) -> dict[str, Floats]:
         """Return what is hidden of each column at each level, given that of the coordinates."""
-        found = {}
+        hidden = {}
         for name in self.names:
             at = np.array(self.columns) == name
-            own = np.any([belongs(source) for source in self.sources[name]], axis=0)
-            everything = recovered(self.cross[at], np.ones_like(own), q2)
-            more = everything - recovered(self.cross[at], own, q2)
+            of_source = np.any([belongs(source) for source in self.sources[name]], axis=0)
+            everything = recovered(self.cross[at], np.ones_like(of_source), q2)
+            more = everything - recovered(self.cross[at], of_source, q2)
             more[more < SLIGHT] = 0.0
             open_ = self.revealed[at][:, None]
             by_own = np.maximum(q2, [np.interp(q2, _Q2, each[::-1]) for each in self.alone[at]])
             known = self.weight[at] @ (open_ + by_own * (1 - open_) + more)
             known = known / self.weight[at].sum()
             least = [shares[source] for source in self.sources[name] if source in shares]
-            found[name] = np.min([np.clip(1 - known, 0.0, 1.0), *least], axis=0)
-        return found
+            hidden[name] = np.min([np.clip(1 - known, 0.0, 1.0), *least], axis=0)
+        return hidden
 
 
 _Q2 = 1 / (1 + np.array(NOISES[::-1]))
@@ -165,6 +167,6 @@ def _alone(values: Floats, number: Floats | None) -> Floats:
 def _cross(E: Floats, Z: Floats, columns: Sequence[str], known: Sequence[Coordinate]) -> Floats:
     """Return the covariances of computed coordinates with others, without chance."""
     both = np.vstack([Z, E])
-    own = [Coordinate(n, f"computed {n}", row) for n, row in zip(columns, E, strict=True)]
-    C = significant(Covariances.of(both).covariance, [*known, *own], both.shape[1])
+    computed = [Coordinate(n, f"computed {n}", row) for n, row in zip(columns, E, strict=True)]
+    C = significant(Covariances.of(both).covariance, [*known, *computed], both.shape[1])
     return np.asarray(C[len(Z) :, : len(Z)])

@@ -52,22 +52,22 @@ def find_above(columns: Sequence[Looked], unit: str, *, persons: int) -> list[Un
     first = _one_of_each(named.codes)
     others = {each.name: each for each in columns if each is not named}
     some = [each.only(first) for each in others.values()]
-    found = find_units(some, rows=max(persons, len(first)), of="persons")
-    return [each for each in found if _stays(_codes_of(each, others), named.codes)]
+    above = find_units(some, rows=max(persons, len(first)), of="persons")
+    return [each for each in above if _stays(_codes_of(each, others), named.codes)]
 
 
 def find_better(columns: Sequence[Looked], unit: str, *, rows: int) -> Unit | None:
     """Return what groups rows that agree far more than those of the declared unit, if any."""
     [named] = [each for each in columns if each.name == unit]
     others = {each.name: each for each in columns if each is not named}
-    for found in find_units([*others.values()], rows=rows):
-        if not all(others[name].names for name in found.columns):
+    for better in find_units([*others.values()], rows=rows):
+        if not all(others[name].names for name in better.columns):
             continue  # a fraction is measured: wages of a year, deflated, repeat in that year alone
-        codes = _codes_of(found, others)
+        codes = _codes_of(better, others)
         both = joined(codes, _alone_without(named.codes))
         apart = 1 - share_of_equal_pairs(both) / share_of_equal_pairs(codes)
-        if apart > APART and _agrees_more(found, others, named):
-            return found
+        if apart > APART and _agrees_more(better, others, named):
+            return better
     return None
 
 
@@ -85,16 +85,16 @@ def _stays(codes: Ints, persons: Ints) -> bool:
     return share_of_equal_pairs(joined(codes, persons)) >= STAYS * of_a_person
 
 
-def _agrees_more(found: Unit, columns: Mapping[str, Looked], named: Looked) -> bool:
+def _agrees_more(unit: Unit, columns: Mapping[str, Looked], named: Looked) -> bool:
     """Whether rows of a unit agree far more than those of the declared one, in most columns."""
     groups = Groups(named.codes, scale=0.0, ordered=False)  # however many rows a person has
     more = 0
-    for each in found.agreeing:
+    for each in unit.agreeing:
         signal = columns[each.column].signal()
         agreement = groups.agreement(signal) if signal is not None else None
         r = max(agreement.r, 0.0) if agreement is not None else 0.0
         more += each.r > max(TWICE * r, r + MORE)
-    return more > len(found.agreeing) / 2
+    return more > len(unit.agreeing) / 2
 
 
 def _alone_without(codes: Ints) -> Ints:

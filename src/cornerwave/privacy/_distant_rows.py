@@ -48,15 +48,15 @@ class DistantRows:
 
     def none(self) -> "DistantRows":
         """Return none of the rows, of which as few would be kept."""
-        found = copy(self)
-        found._parts, found._rows, found._total = [], 0, 0
-        return found
+        empty = copy(self)
+        empty._parts, empty._rows, empty._total = [], 0, 0
+        return empty
 
     def copied(self) -> "DistantRows":
         """Return the same rows, apart from what is taken later."""
-        found = copy(self)
-        found._parts = list(self._parts)
-        return found
+        twin = copy(self)
+        twin._parts = list(self._parts)
+        return twin
 
     def of(self, start: int, table: pa.Table) -> list[tuple[int, Cells]]:
         """Return what is kept of the rows of a table that begin at `start`, to be taken later."""
@@ -119,9 +119,9 @@ class DistantRows:
             ties = list(found)
         return {name: each for (name, _), each in zip([*asked, *more], ties, strict=True) if each}
 
-    def left_hidden(self, found: Ties, privacy: Floats) -> Floats:
+    def left_hidden(self, ties: Ties, privacy: Floats) -> Floats:
         """Return the share that the best smoother over the rows found leaves at each privacy."""
-        return left_by_ties(found, self._span, privacy)
+        return left_by_ties(ties, self._span, privacy)
 
     @property
     def _span(self) -> int:
@@ -146,10 +146,12 @@ def _chosen(start: int, stop: int, stride: int) -> list[tuple[int, int]]:
 def _cells(table: pa.Table, columns: Sequence[str]) -> Cells:
     """Return cells in four bytes: numbers in single precision, of all else hashes."""
     out = np.full((len(columns), table.num_rows), GONE)
-    for name, own in zip(columns, out, strict=True):
+    for name, words in zip(columns, out, strict=True):
         column = one_chunk(table.column(name))
         try:
-            own[:] = _of_numbers(column, name) if is_number(column.type) else _hashed(column, name)
+            words[:] = (
+                _of_numbers(column, name) if is_number(column.type) else _hashed(column, name)
+            )
         except ColumnError:  # reading the column for the survey states why it cannot be used
             continue
     return out

@@ -1,4 +1,4 @@
-"""Whether rows that come stand in the order of rows that are there, such as people month by month.
+"""Whether rows that come are in the order of rows that are there, such as people month by month.
 
 A ledger keeps the first rows of each edition, a byte a cell: of a number in which of PARTS parts
 of its column it lies, of all else a part of its hash. They are compared as rows of one table
@@ -36,16 +36,16 @@ class FirstRows:
     @classmethod
     def of(cls, numbers: Floats, cells: Words) -> "FirstRows":
         """Return those of the first edition, in the order of its rows."""
-        ends = np.array([part_ends(own, PARTS) for own in numbers]).reshape(len(numbers), PARTS - 1)
+        ends = np.array([part_ends(row, PARTS) for row in numbers]).reshape(len(numbers), PARTS - 1)
         return cls(ends, ()).with_edition(numbers, cells)
 
     def with_edition(self, numbers: Floats, cells: Words) -> "FirstRows":
         """Return them with those of one more edition."""
         parts = [
-            np.where(np.isnan(own), 0, np.searchsorted(ends, own, side="left") + 1)
-            for own, ends in zip(numbers, self.ends, strict=True)
+            np.where(np.isnan(row), 0, np.searchsorted(ends, row, side="left") + 1)
+            for row, ends in zip(numbers, self.ends, strict=True)
         ]
-        parts += [np.where(own == MISSING_BITS, 0, own % np.uint64(PARTS) + 1) for own in cells]
+        parts += [np.where(row == MISSING_BITS, 0, row % np.uint64(PARTS) + 1) for row in cells]
         rows = numbers.shape[1] if len(numbers) else cells.shape[1]
         new = np.array(parts, dtype=np.uint8).reshape(len(parts), rows)
         first, rest = self.editions[:1], self.editions[1:]
@@ -55,10 +55,10 @@ class FirstRows:
         """Return the columns that rows of several editions in one order reveal, most first."""
         names = [*numbers, *categories]
         rows = DistantRows(names)
-        rows.take((APART * n, self._cells(own)) for n, own in enumerate(self.editions))
-        found = rows.found(numbers, categories, alpha=ALPHA)
+        rows.take((APART * n, self._cells(edition)) for n, edition in enumerate(self.editions))
+        ties_of = rows.found(numbers, categories, alpha=ALPHA)
         shares = [
-            replace(revealed_from_afar(rows, n, ties), where=WHERE) for n, ties in found.items()
+            replace(revealed_from_afar(rows, n, ties), where=WHERE) for n, ties in ties_of.items()
         ]
         return sorted((each for each in shares if each.share > MATTERS), key=lambda r: -r.share)
 
@@ -71,7 +71,7 @@ class FirstRows:
 
     def to_bytes(self) -> bytes:
         """Return what a ledger keeps."""
-        out, sizes = io.BytesIO(), [own.shape[1] for own in self.editions]
+        out, sizes = io.BytesIO(), [edition.shape[1] for edition in self.editions]
         np.savez(out, ends=self.ends, sizes=sizes, rows=np.concatenate(self.editions, axis=1))
         return out.getvalue()
 

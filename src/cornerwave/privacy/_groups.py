@@ -145,7 +145,7 @@ class Groups:
             if len(n) > MONOTONE_RUNS
             else None
         )
-        found = total = 0.0
+        explained = total = 0.0
         for z in signal.parts():
             S = _sums(self.which, z[self.rows], len(self.sizes))
             seen = n > 0
@@ -153,12 +153,12 @@ class Groups:
             mean = float(S.sum()) / max(float(n.sum()), 1.0)
             total += float((weights * (means - mean) ** 2).sum())
             if runs is not None:
-                _, own = np.unique(runs[seen], return_inverse=True)
-                count = int(own.max()) + 1
-                heavy = _sums(own, weights, count)
-                means, weights = _sums(own, weights * means, count) / heavy, heavy
-            found += _explained(means - mean, weights)
-        return min(found / total, 1.0) if total > 0 else 0.0
+                _, block = np.unique(runs[seen], return_inverse=True)
+                count = int(block.max()) + 1
+                heavy = _sums(block, weights, count)
+                means, weights = _sums(block, weights * means, count) / heavy, heavy
+            explained += _explained(means - mean, weights)
+        return min(explained / total, 1.0) if total > 0 else 0.0
 
     def agreement(self, signal: "Scores | Kinds") -> Agreement | None:
         """Return how much the rows of a group agree; None if there is nothing to compare."""
@@ -252,7 +252,7 @@ class Scores:
         z, here, size = self.values[groups.rows], self.present[groups.rows], len(groups.sizes)
         z = z - here * np.where(groups.is_new, _mean(z, groups.is_new), _mean(z, ~groups.is_new))
         sums = [
-            [_sums(groups.which, own * table, size) for own in (here, z, z * z)]
+            [_sums(groups.which, power * table, size) for power in (here, z, z * z)]
             for table in (~groups.is_new, groups.is_new)
         ]
         (n, S, Q), (m, T, R) = sums
@@ -317,10 +317,10 @@ class Kinds:
         alike = float((pi**2).sum())
         counts, cells = [], []
         for table in (~groups.is_new, groups.is_new):
-            own = (codes >= 0) & table
-            counts.append(np.bincount(groups.which[own], minlength=size).astype(np.float64))
+            known = (codes >= 0) & table
+            counts.append(np.bincount(groups.which[known], minlength=size).astype(np.float64))
             cells.append(
-                np.unique(groups.which[own] * values + codes[own], return_counts=True),
+                np.unique(groups.which[known] * values + codes[known], return_counts=True),
             )
         (n, m), (old, new) = counts, cells
         w = 1 / np.maximum(n + m, 1.0)

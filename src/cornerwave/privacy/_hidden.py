@@ -126,7 +126,7 @@ class Hidden:
 
 
 def unreachable(hidden: Hidden, unit: str | None = None) -> str:
-    """Say what stands against a higher privacy, and what to do about it."""
+    """Return what prevents a higher privacy, and what to do about it."""
     worst = hidden.worst
     most, reason = hidden.ceilings.get(worst, hidden.highest), ""
     if unit is not None and most > hidden.highest + LITTLE:

@@ -29,7 +29,10 @@ def measure_hidden(sample: JointSample, persons: Sequence[PersonRows] = ()) -> H
         for name, sources in copy.computed.sources.items():
             known = [of_persons[source] for source in sources if source in of_persons]
             of_persons |= {name: np.min(known, axis=0)} if known else {}
-        hidden = {name: np.minimum(own, of_persons.get(name, own)) for name, own in hidden.items()}
+        hidden = {
+            name: np.minimum(shares, of_persons.get(name, shares))
+            for name, shares in hidden.items()
+        }
     ceilings = copy.ceilings()
     if persons:  # with noise 999, hardly more than the rows of a person show anyway
         ceilings = {name: min(most, float(hidden[name][-1])) for name, most in ceilings.items()}
@@ -56,12 +59,12 @@ def measure_hidden(sample: JointSample, persons: Sequence[PersonRows] = ()) -> H
 
 def shares_of_persons(persons: Sequence[PersonRows]) -> dict[str, tuple[float, ...]]:
     """Return what copies at privacy 0.01, 0.02, ... of the lattice hide of persons."""
-    found: dict[str, tuple[float, ...]] = {}
+    of_persons: dict[str, tuple[float, ...]] = {}
     for each in persons:
         for name, share in hidden_of_persons(each).items():
             least = np.round(share[HUNDREDTHS], 4)
-            found[name] = tuple(np.minimum(least, found.get(name, least)).tolist())
-    return found
+            of_persons[name] = tuple(np.minimum(least, of_persons.get(name, least)).tolist())
+    return of_persons
 
 
 def lowered(hidden: Hidden, shares: Mapping[str, Sequence[float]]) -> Hidden:
@@ -69,8 +72,8 @@ def lowered(hidden: Hidden, shares: Mapping[str, Sequence[float]]) -> Hidden:
     places = np.arange(1, THOUSANDTHS)
     known = places[HUNDREDTHS]
     least = {
-        name: tuple(np.minimum(own, shares.get(name, own)).tolist())
-        for name, own in hidden.shares.items()
+        name: tuple(np.minimum(row, shares.get(name, row)).tolist())
+        for name, row in hidden.shares.items()
     }
     # between levels, the share over v / (1 + v) is linear
     fine = {

@@ -1,4 +1,4 @@
-"""What somebody looks at who knows which persons are of one household, and the noise of it.
+"""What someone looks at who knows which persons are of one household, and the noise of it.
 
 Beside value, mean and change of a person's rows
 
@@ -87,9 +87,9 @@ class Nested:
 
     def functions(self) -> list["NestedFunction"]:
         """Return value, mean and change of a person's rows, then group and apart, for each row."""
-        here, own = np.arange(self.rows), self.person
+        here, person = np.arange(self.rows), self.person
         one = NestedTerm(1.0, ROW, here)
-        of_person = NestedTerm(1.0, PERSON, own)
+        of_person = NestedTerm(1.0, PERSON, person)
         return [
             NestedFunction(self, (one,)),
             NestedFunction(self, (of_person,)),
@@ -97,7 +97,7 @@ class Nested:
                 self, (NestedTerm(1.0, ROW, self.next_row), NestedTerm(-1.0, ROW, here))
             ),
             NestedFunction(self, (NestedTerm(1.0, HOUSEHOLD, self.household),)),
-            NestedFunction(self, (of_person, NestedTerm(-1.0, PERSON, self.other[own]))),
+            NestedFunction(self, (of_person, NestedTerm(-1.0, PERSON, self.other[person]))),
         ]
 
 
@@ -129,11 +129,11 @@ class NestedFunction:
 
     def shared_with(self, other: "NestedFunction") -> Floats:
         """Return what both have of one household, of one person and of one row (3, rows)."""
-        found = np.zeros((3, self.nested.rows))
+        shared = np.zeros((3, self.nested.rows))
         # both are sums, and the products of weights are bilinear in them
         for one, two in product(self.terms, other.terms):
-            found += one.share * two.share * np.stack(_shared(self.nested, one, two))
-        return found
+            shared += one.share * two.share * np.stack(_shared(self.nested, one, two))
+        return shared
 
 
 def _shared(nested: Nested, one: NestedTerm, two: NestedTerm) -> tuple[Floats, Floats, Floats]:
@@ -187,11 +187,11 @@ class NestedNoise:
             ]
         )
         number, columns = len(self.functions), len(self.noise.shape)
-        found = np.zeros((columns, number, columns, number))
+        blocks = np.zeros((columns, number, columns, number))
         for f, g in product(range(number), repeat=2):
             weights = self._shared[f][g][:, rows].mean(axis=1)
-            found[:, f, :, g] = np.einsum("k,knm->nm", weights, parts)
+            blocks[:, f, :, g] = np.einsum("k,knm->nm", weights, parts)
         out = np.zeros((self.noisy, self.noisy))
         at = number * columns
-        out[:at, :at] = found.reshape(at, at)
+        out[:at, :at] = blocks.reshape(at, at)
         return out

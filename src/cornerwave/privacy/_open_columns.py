@@ -165,11 +165,13 @@ def hats(numbers: Floats, most: int) -> list[Floats]:
     knots = np.unique(np.quantile(numbers[known], np.linspace(0, 1, max(most, 2))))
     filled = np.where(known, numbers, knots[0])
     # the first hat is left out: all of them add up to the constant
-    found = [np.where(known, np.interp(filled, knots, at), 0.0) for at in np.eye(len(knots))[1:]]
+    functions = [
+        np.where(known, np.interp(filled, knots, at), 0.0) for at in np.eye(len(knots))[1:]
+    ]
     # beside the number itself, since hats are constant beyond the last quantiles
     scale = max(float(np.abs(knots).max()), 1e-300)
-    found.append(np.where(known, filled / scale, 0.0))
-    return found if known.all() else [*found, (~known).astype(np.float64)]
+    functions.append(np.where(known, filled / scale, 0.0))
+    return functions if known.all() else [*functions, (~known).astype(np.float64)]
 
 
 def all_values(features: Sequence[OpenColumn]) -> OpenColumn:

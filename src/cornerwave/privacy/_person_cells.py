@@ -96,8 +96,8 @@ class Coordinates:
         signals = standardised(np.concatenate([left, second_moments(left)]))
         # rows of a person are alike: by chance they differ as so many persons do
         signals = signals * np.sqrt(persons / rows)
-        found = crossed_cells(signals, bins, self.person % 2, int(least * rows / persons))
-        return _joined(found, self.person)
+        crossed = crossed_cells(signals, bins, self.person % 2, int(least * rows / persons))
+        return _joined(crossed, self.person)
 
     def _less_shown(self) -> Floats:
         """Return the coordinates with noise, less what is shown as a linear function."""
@@ -128,8 +128,8 @@ class Coordinates:
             size = np.sqrt(np.diag(one + other) / np.maximum(np.diag(whole.covariance) * 2, TINY))
             expected = np.outer(size, size) * whole.covariance
             persons = int(of.max()) + 1
-            own = _Cell(one, other, expected, self.noise(rows), moments, whole.B, persons)
-            left += len(rows) / len(cells) * own.left(q2)
+            in_cell = _Cell(one, other, expected, self.noise(rows), moments, whole.B, persons)
+            left += len(rows) / len(cells) * in_cell.left(q2)
         return left
 
     def _shuffled(self, cells: Ints) -> Ints:
@@ -145,14 +145,14 @@ class Coordinates:
 
 def _joined(cells: Ints, person: Ints) -> Ints:
     """Return cells of which each has enough persons: the others go to the largest of their half."""
-    found = cells.copy()
+    merged = cells.copy()
     for half in (cells < LEAVES, cells >= LEAVES):
         if half.any():
             numbers, rows = np.unique(cells[half], return_counts=True)
             for number in numbers.tolist():
                 if len(np.unique(person[cells == number])) < FEWEST:
-                    found[cells == number] = numbers[rows.argmax()]
-    return found
+                    merged[cells == number] = numbers[rows.argmax()]
+    return merged
 
 
 @dataclass(frozen=True)
@@ -184,15 +184,15 @@ class _Cell:
             for m, k in ((C, 1), (self.one, 2), (self.other, 2))
         )
         by_others = min(1.0, 0.5 + FEW * per_person)
-        found = np.empty((len(q2), len(C)))
+        variances = np.empty((len(q2), len(C)))
         for level, share in enumerate(q2.tolist()):
             q = np.sqrt(share)
             D = self.noise + (q * self.moments + self.B) / (1 + q)
             fitted = _left(of_all, of_all, D, share) if by_others < 1 else 0.0
             apart = (_left(of_one, self.other, D, share) + _left(of_other, self.one, D, share)) / 2
             left = by_others * apart + (1 - by_others) * fitted
-            found[level] = np.clip(left, 0.0, np.diag(C))
-        return found
+            variances[level] = np.clip(left, 0.0, np.diag(C))
+        return variances
 
 
 def _left(learned: Floats, C: Floats, D: Floats, q2: float) -> Floats:

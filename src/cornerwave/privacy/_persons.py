@@ -1,4 +1,4 @@
-"""What copies hide of a person from somebody who knows which rows are theirs.
+"""What copies hide of a person from someone who knows which rows are theirs.
 
 Of a row i of a person with m rows, anyone who links them sees linear functions of all of them. The
 ones that count, as x is alike in rows that are near in time and exchangeable else, are
@@ -157,8 +157,8 @@ class _Sums:
 
     def least(self, name: str) -> Floats:
         """Return the least share that is left of the kinds of a column, at each level."""
-        found = [at for at in self._all if at[0] == name]
-        shares = [self._left[at] / self._all[at] for at in found]
+        places = [at for at in self._all if at[0] == name]
+        shares = [self._left[at] / self._all[at] for at in places]
         return np.asarray(np.min([np.ones(self._levels), *shares], axis=0))
 
 
@@ -286,11 +286,11 @@ def _looked_at(
     """Return every function of the columns of some rows: its column, its kind and its values."""
     names, kinds, parts = [], [], []
     for name, values in _columns(rows):
-        own = values[:, at]
+        coordinates = values[:, at]
         for kind, function in functions.items():
-            names += [name] * len(own)
-            kinds += [kind] * len(own)
-            parts.append(function.of(own))
+            names += [name] * len(coordinates)
+            kinds += [kind] * len(coordinates)
+            parts.append(function.of(coordinates))
     return names, kinds, parts
 
 
@@ -352,7 +352,7 @@ class _Function:
 
 
 def _functions(starts: Ints, rows: int, *, in_time: bool) -> dict[str, _Function]:
-    """Return the functions of a person's rows that somebody looks at, for each row."""
+    """Return the functions of a person's rows that someone looks at, for each row."""
     here = np.arange(rows)
     sizes = lengths_of(starts, rows) if rows else np.zeros(0, dtype=np.int64)
     first = np.repeat(starts, sizes) if rows else here
@@ -369,10 +369,10 @@ def _functions(starts: Ints, rows: int, *, in_time: bool) -> dict[str, _Function
     # of the last row the next is the one before, in time, and the first one else
     following = np.where(here < last, here + 1, np.maximum(here - 1, first) if in_time else first)
     change = _Function(np.stack([following, here], axis=1), np.stack([ones, -ones], axis=1), starts)
-    found = {VALUE: one(here, ones), MEAN: _Function(here, None, starts), CHANGE: change}
+    functions = {VALUE: one(here, ones), MEAN: _Function(here, None, starts), CHANGE: change}
     if in_time:
-        found |= {f"{step:+d}": one(*beside(step)) for step in (-2, -1, 1, 2)}
-    return found
+        functions |= {f"{step:+d}": one(*beside(step)) for step in (-2, -1, 1, 2)}
+    return functions
 
 
 @dataclass(frozen=True)
@@ -412,17 +412,17 @@ class _Noise:
         levels = (flat @ flat.T / len(rows)).reshape(number, knots, number, knots)
         person, within = self.noise.person, self.noise.within
         # coordinates go by column, then by function
-        found = np.einsum("fkgl,knq,lmq->nfmg", levels, person, person, optimize=True)
+        blocks = np.einsum("fkgl,knq,lmq->nfmg", levels, person, person, optimize=True)
         for f, one in enumerate(self.functions):
             for g, other in enumerate(self.functions):
                 weights = np.zeros(knots)
                 for at, share in one.rows_shared_with(other, rows):
                     weights += np.bincount(self.near[at], share, minlength=knots) / len(rows)
                 # sum_j a_j b_j R_j: rows share R only with themselves
-                found[:, f, :, g] += np.einsum("k,knm->nm", weights, within)
+                blocks[:, f, :, g] += np.einsum("k,knm->nm", weights, within)
         out = np.zeros((len(self.named), len(self.named)))
         at = number * columns
-        out[:at, :at] = found.reshape(at, at)
+        out[:at, :at] = blocks.reshape(at, at)
         if self.others:
             with_own, among = noise_beside(self.others, rows, self.phi, person)
             first = self.named.index(BESIDE) if BESIDE in self.named else len(self.named)

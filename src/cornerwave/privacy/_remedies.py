@@ -105,7 +105,7 @@ def _changed(
                 yield remedy, WholeCopy.of(replace(sample, features=[*others, coarse]))
     if feature.values <= MOST_REFRESHED:
         none_missing = np.zeros(len(feature.codes), dtype=bool)
-        own = indicators(feature.name, feature.name, feature.codes, none_missing)
-        refreshed = [*sample.coordinates, *own]
+        categories = indicators(feature.name, feature.name, feature.codes, none_missing)
+        refreshed = [*sample.coordinates, *categories]
         changed = WholeCopy.of(replace(sample, coordinates=refreshed, features=others))
         yield Remedy("refresh", columns), changed

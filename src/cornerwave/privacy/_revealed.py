@@ -108,7 +108,9 @@ def reveal(Z: Floats, features: Sequence[OpenColumn], rows: int | None = None) -
     best = np.clip(best, 0.0, 1.0)
     # residuals with the mean square 1 - R^2, whichever estimate gave it
     left *= np.sqrt(best)[:, None]
-    several = {names: own for names, own in together.items() if len(names) > 1 and own.any()}
+    several = {
+        names: shares for names, shares in together.items() if len(names) > 1 and shares.any()
+    }
     return Residuals(1 - best, left, cell_bins(features), alone, several)
 
 
@@ -128,8 +130,10 @@ def _revealed_by_several(
     for number in (1, 2, 3):
         for chosen in combinations(near[: NEAR + 1 - number], number):
             names = tuple(dict.fromkeys(each.name for each in chosen))
-            own = next_to(Z, [each.numbers for each in chosen if each.numbers is not None])
-            shares[names] = np.maximum(shares.get(names, 0.0), own)
+            by_neighbours = next_to(
+                Z, [each.numbers for each in chosen if each.numbers is not None]
+            )
+            shares[names] = np.maximum(shares.get(names, 0.0), by_neighbours)
     return shares
 
 

@@ -127,11 +127,11 @@ class RowOrder:
 
     def of(self, start: int, table: pa.Table) -> "RowOrder":
         """Return what is kept, beside these rows, of those of a table that begin at `start`."""
-        found = copy(self)
-        found._parts, found._rows, found._distant = [], 0, self._distant.none()
-        found._keep(self._runs(start, table))
-        found._distant.take(self._distant.of(start, table))
-        return found
+        part = copy(self)
+        part._parts, part._rows, part._distant = [], 0, self._distant.none()
+        part._keep(self._runs(start, table))
+        part._distant.take(self._distant.of(start, table))
+        return part
 
     def __add__(self, other: "RowOrder") -> "RowOrder":
         total = self._copied()
@@ -140,15 +140,15 @@ class RowOrder:
 
     def trimmed(self) -> "RowOrder":
         """Return fewer runs, if they are some of unknown many parts, to be sent."""
-        found = self._copied()
-        found._thin(self._sent)
-        return found
+        trimmed = self._copied()
+        trimmed._thin(self._sent)
+        return trimmed
 
     def _copied(self) -> "RowOrder":
         """Return the same rows, apart from what is taken later."""
-        found = copy(self)
-        found._parts, found._distant = list(self._parts), self._distant.copied()
-        return found
+        twin = copy(self)
+        twin._parts, twin._distant = list(self._parts), self._distant.copied()
+        return twin
 
     def _take(self, other: "RowOrder") -> None:
         self._distant.take(other._distant.parts)
@@ -212,11 +212,13 @@ class RowOrder:
         # Bonferroni: over all columns, lags, and lags taken together
         alpha = ALPHA / max(1, len(known) * (len(pairs.lags) + len(REACHES)))
         with in_threads(lambda each: _revealed_by_near(*each, pairs, alpha), known, None) as near:
-            found = list(near)
-        if sorted_by is None and all(each.share <= LITTLE for each in found):
+            revealed = list(near)
+        if sorted_by is None and all(each.share <= LITTLE for each in revealed):
             ties = self._distant.found(numbers, categories, hide_missing=hide_missing, alpha=ALPHA)
-            found += [revealed_from_afar(self._distant, name, own) for name, own in ties.items()]
-        most = {each.column: each for each in sorted(found, key=lambda t: t.share)}
+            revealed += [
+                revealed_from_afar(self._distant, name, ties_of) for name, ties_of in ties.items()
+            ]
+        most = {each.column: each for each in sorted(revealed, key=lambda t: t.share)}
         return sorted((t for t in most.values() if t.share > MATTERS), key=lambda t: -t.share)
 
 
@@ -408,9 +410,9 @@ def _revealed_by_near(
     """Return what neighbours reveal of a column by the lags that chance does not explain."""
     assert signal is not None, "a constant column reveals nothing"
     by_chance, signal = signal.sorted_by_chance(), signal.apart(pairs)
-    found = [signal.correlation(pairs, int(lag)) for lag in pairs.lags]
-    limits = np.array([_by_chance(signal, count, alpha) for _, count in found])
-    r, counts = np.array(found).reshape(-1, 2).T
+    correlations = [signal.correlation(pairs, int(lag)) for lag in pairs.lags]
+    limits = np.array([_by_chance(signal, count, alpha) for _, count in correlations])
+    r, counts = np.array(correlations).reshape(-1, 2).T
     sure = np.where((np.abs(r) > limits) | (by_chance < alpha), r, 0.0)
     for reach in REACHES:
         rest = (pairs.lags <= reach) & (sure == 0.0)

@@ -109,12 +109,12 @@ class Blocks:
 
 def _smooth(least: int) -> int:
     """Return a length of at least so much that transforms well: no prime factor above 5."""
-    found = 1 << max(1, (least - 1).bit_length())
+    size = 1 << max(1, (least - 1).bit_length())
     for three in (3, 5, 9, 15, 25, 27, 45, 75, 81, 135, 225):
         two = max(1, 1 << max(0, (-(-least // three) - 1).bit_length()))
-        if least <= two * three < found:
-            found = two * three
-    return found
+        if least <= two * three < size:
+            size = two * three
+    return size
 
 
 def _products(sums: Floats) -> tuple[Floats, Floats]:
@@ -133,19 +133,19 @@ def find_ties(cells: Cells, hides_missing: bool | None, blocks: Blocks, alpha: f
     combs = COMBS if blocks.each == 1 else ()
     tests = max(1, len(scores)) * blocks.length * (2 + len(combs))
     u = math.log(2 * tests / alpha)
-    found = Ties({}, {})
-    for own in scores:
-        lags, mirrors = _beyond_chance(blocks.sums(own), blocks, u, combs)
+    ties = Ties({}, {})
+    for rows_scores in scores:
+        lags, mirrors = _beyond_chance(blocks.sums(rows_scores), blocks, u, combs)
         if lags or mirrors:
-            rows = _Placed.of(own, blocks)
-            found.lags.update(rows.lags(lags, u))
-            found.mirrors.update(rows.mirrors(mirrors, u))
-    if hides_missing is None or not found:
-        return found
+            rows = _Placed.of(rows_scores, blocks)
+            ties.lags.update(rows.lags(lags, u))
+            ties.mirrors.update(rows.mirrors(mirrors, u))
+    if hides_missing is None or not ties:
+        return ties
     alike = _Alike.of(cells, blocks, hides_missing=hides_missing)
     return Ties(
-        {lag: alike.correlation(blocks.rows + lag) for lag in found.lags},
-        {mirror: alike.correlation(mirror - blocks.rows) for mirror in found.mirrors},
+        {lag: alike.correlation(blocks.rows + lag) for lag in ties.lags},
+        {mirror: alike.correlation(mirror - blocks.rows) for mirror in ties.mirrors},
     )
 
 
@@ -175,7 +175,7 @@ def _combs(lags: Floats, pairs: Any, u: float, rare: float, combs: Sequence[int]
 
     A sum over M lags has |A|_F^2 = M pairs / 2 and |A| <= M.
     """
-    found: list[int] = []
+    places: list[int] = []
     for many in combs:
         most = (len(lags) - 1) // many
         if most < 1:
@@ -187,8 +187,8 @@ def _combs(lags: Floats, pairs: Any, u: float, rare: float, combs: Sequence[int]
             held += np.broadcast_to(pairs, lags.shape)[m * bases]
         over = total - np.sqrt(2 * held * u) - 2 * u * many * (1 + rare / 3)
         for base in _strongest(over)[:1]:
-            found += [base * m for m in range(1, many + 1)]
-    return found
+            places += [base * m for m in range(1, many + 1)]
+    return places
 
 
 @dataclass(frozen=True)
@@ -209,24 +209,24 @@ class _Placed:
 
     def lags(self, slots: Sequence[int], u: float) -> dict[int, float]:
         """Return the lags of rows that lags of blocks stand for, with their correlations."""
-        each, total, found = self.blocks.each, self.blocks.total, dict[int, float]()
+        each, total, lags = self.blocks.each, self.blocks.total, dict[int, float]()
         for at in [way for slot in slots for way in (slot, self.blocks.length - slot)]:
             near = range(max(1, (at - 1) * each + 1), min((at + 1) * each, total))
-            found |= _best({lag: self._correlation(self.some + lag, u) for lag in near})
-        if found:
-            strongest = max(found, key=lambda lag: abs(found[lag]))
+            lags |= _best({lag: self._correlation(self.some + lag, u) for lag in near})
+        if lags:
+            strongest = max(lags, key=lambda lag: abs(lags[lag]))
             more = range(2 * strongest, min(total, MULTIPLES * strongest), strongest)
             known = {lag: self._correlation(self.some + lag, u) for lag in more}
-            found |= {lag: r for lag, r in known.items() if r}
-        return found
+            lags |= {lag: r for lag, r in known.items() if r}
+        return lags
 
     def mirrors(self, slots: Sequence[int], u: float) -> dict[int, float]:
         """Return the sums of places of rows that those of blocks stand for."""
-        each, total, found = self.blocks.each, self.blocks.total, dict[int, float]()
+        each, total, mirrors = self.blocks.each, self.blocks.total, dict[int, float]()
         for at in [way for slot in slots for way in (slot, self.blocks.length + slot)]:
             near = range(at * each, min((at + 2) * each - 1, 2 * total))
-            found |= _best({place: self._correlation(place - self.some, u) for place in near})
-        return found
+            mirrors |= _best({place: self._correlation(place - self.some, u) for place in near})
+        return mirrors
 
     def _correlation(self, others: Ints, u: float) -> float:
         """Return how some rows correlate with others; 0 if chance explains it."""
@@ -339,21 +339,21 @@ def mixed(words: Words) -> Words:
 # ---- what they give away -----------------------------------------------------------------
 
 
-def left_by_ties(found: Ties, total: int, privacy: Floats) -> Floats:
+def left_by_ties(ties: Ties, total: int, privacy: Floats) -> Floats:
     """Return the share that the best smoother over tied rows leaves, on average over rows."""
     noise, rows = privacy / (1 - privacy), np.linspace(0, total - 1, ASKED)
-    return np.asarray(np.mean([_left_of(row, found, total, noise) for row in rows], axis=0))
+    return np.asarray(np.mean([_left_of(row, ties, total, noise) for row in rows], axis=0))
 
 
-def _left_of(at: float, found: Ties, total: int, noise: Floats) -> Floats:
+def _left_of(at: float, ties: Ties, total: int, noise: Floats) -> Floats:
     """Return what is left of one row: the copy of it, and those of the rows it correlates with."""
     row = int(at)
-    others = [row + sign * lag for lag in found.lags for sign in (-1, 1)]
-    others += [mirror - row for mirror in found.mirrors]
+    others = [row + sign * lag for lag in ties.lags for sign in (-1, 1)]
+    others += [mirror - row for mirror in ties.mirrors]
     rows = np.array([row, *{each for each in others if 0 <= each < total and each != row}])
     apart, sums = np.abs(rows[:, None] - rows), rows[:, None] + rows
     known = np.eye(len(rows))
-    for places, correlations in ((apart, found.lags), (sums, found.mirrors)):
+    for places, correlations in ((apart, ties.lags), (sums, ties.mirrors)):
         for place, r in correlations.items():
             known[(places == place) & (apart > 0)] = r
     spectrum, axes = np.linalg.eigh(known)

@@ -1,7 +1,7 @@
 """What of a row is looked at to see which rows belong together: all its columns, dropped ones too.
 
 Numbers are compared as numbers, everything else by keyed hashes of its cells. Of a text that
-identifies rows, the key or a dropped one, also what stands before its separators counts:
+identifies rows, the key or a dropped one, also what is before its separators counts:
 P00012-03 is a row of P00012.
 """
 
@@ -38,7 +38,7 @@ _PARTS = {
     "after its last separator": r"^.*[-_./:#| ](?P<part>[^-_./:#| ]+)$",
     "after its first separator": r"^[^-_./:#| ]*[-_./:#| ]+(?P<part>[^-_./:#| ].*)$",
 }
-"""What stands before and after the last separator of a text, and the first."""
+"""What is before and after the last separator of a text, and the first."""
 
 
 @dataclass(frozen=True)
@@ -84,18 +84,18 @@ class UnitColumns:
     def looked(self, numbers: Floats, cells: Words) -> list[Looked]:
         """Return the columns of some rows, as `of_rows` gave them."""
         values = dict(zip((c.name for c in self.numbers), numbers, strict=True))
-        found = [
+        looked = [
             Looked.of_numbers(name, values[name], noisy=True, is_time=is_time(column))
             for column in self.numbers
             if column.role == PERTURBED and (name := column.name)
         ]
-        for column, own in zip(self.cells, cells, strict=False):
-            noisy, gone = column.role == CATEGORY, own == MISSING_BITS
-            each = Looked.of_cells(column.name, own, gone, noisy=noisy, is_time=is_time(column))
-            found.append(each.sorted_by(values[each.name]) if each.name in values else each)
-        for part, own in zip(self.parts, cells[len(self.cells) :], strict=True):
-            found.append(Looked.of_cells(called(*part), own, own == MISSING_BITS, noisy=False))
-        return found
+        for column, words in zip(self.cells, cells, strict=False):
+            noisy, gone = column.role == CATEGORY, words == MISSING_BITS
+            each = Looked.of_cells(column.name, words, gone, noisy=noisy, is_time=is_time(column))
+            looked.append(each.sorted_by(values[each.name]) if each.name in values else each)
+        for part, words in zip(self.parts, cells[len(self.cells) :], strict=True):
+            looked.append(Looked.of_cells(called(*part), words, words == MISSING_BITS, noisy=False))
+        return looked
 
 
 def _is_number(column: Column) -> bool:
@@ -206,7 +206,7 @@ class UnitRows:
         """Return the sampled rows of a table of `rows`, in parts `like` those of others."""
         ends = like.ends if like else np.array([part_ends(row, PARTS) for row in numbers])
         ends = ends.reshape(len(numbers), PARTS - 1)
-        words = [_of_numbers(row, own) for row, own in zip(numbers, ends, strict=True)]
+        words = [_of_numbers(row, bounds) for row, bounds in zip(numbers, ends, strict=True)]
         words += [np.where(row == MISSING_BITS, _U(0), _short(row)) for row in cells]
         shape = len(words), len(hashes)
         return cls(rows, hashes, np.array(words, dtype=np.uint64).reshape(shape), ends)
@@ -246,24 +246,24 @@ class UnitRows:
 
 def _looked(words: Words, columns: UnitColumns) -> list[Looked]:
     """Return the columns of some rows."""
-    numbers = {c.name: own for c, own in zip(columns.numbers, words, strict=False)}
-    found = [
+    numbers = {c.name: word for c, word in zip(columns.numbers, words, strict=False)}
+    looked = [
         _sorted(column, numbers[column.name], noisy=True)
         for column in columns.numbers
         if column.role == PERTURBED
     ]
     rest = words[len(columns.numbers) :]
-    for column, own in zip(columns.cells, rest, strict=False):
+    for column, word in zip(columns.cells, rest, strict=False):
         noisy = column.role == CATEGORY
         if column.name in numbers:
             part = numbers[column.name] >> _U(32) << _U(32)
-            own = np.where(own == 0, own, part | own)
-            found.append(replace(_sorted(column, own, noisy=noisy), is_category=True))
+            word = np.where(word == 0, word, part | word)
+            looked.append(replace(_sorted(column, word, noisy=noisy), is_category=True))
         else:
-            found.append(Looked.of_cells(column.name, own, own == 0, noisy=noisy))
-    for part, own in zip(columns.parts, rest[len(columns.cells) :], strict=True):
-        found.append(Looked.of_cells(called(*part), own, own == 0, noisy=False))
-    return found
+            looked.append(Looked.of_cells(column.name, word, word == 0, noisy=noisy))
+    for part, word in zip(columns.parts, rest[len(columns.cells) :], strict=True):
+        looked.append(Looked.of_cells(called(*part), word, word == 0, noisy=False))
+    return looked
 
 
 def _sorted(column: Column, words: Words, *, noisy: bool) -> Looked:

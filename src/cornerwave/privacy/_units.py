@@ -113,11 +113,11 @@ class _Candidate:
         """
         least = None
         for each in self.groups:
-            found = each.agreement(signal)
-            if found is not None and self.is_called_so:
-                return replace(found, near=0.0)
-            if least is None or (found is not None and found.beyond < least.beyond):
-                least = found
+            agreement = each.agreement(signal)
+            if agreement is not None and self.is_called_so:
+                return replace(agreement, near=0.0)
+            if least is None or (agreement is not None and agreement.beyond < least.beyond):
+                least = agreement
             if least is None or least.beyond < SOME:  # it agrees with none of the others either
                 break
         return least
@@ -130,7 +130,7 @@ class _Candidate:
 
 @dataclass(frozen=True)
 class _Rows:
-    """The rows that are looked at: each stands for `scale` rows; `is_new` those that came."""
+    """The rows that are looked at: each represents `scale` rows; `is_new` those that came."""
 
     scale: float
     is_new: Flags | None = None
@@ -153,8 +153,8 @@ def find_units(columns: Sequence[Looked], *, rows: int, of: str = "rows") -> lis
     some = [c.some(slice(SOME_ROWS)) for c in columns]
     less = len(some[0].codes)
     # a row has rows - 1 partners in the table, and seen - 1 here
-    found = _found(columns, _Rows((rows - 1) / (seen - 1)), some, _Rows((rows - 1) / (less - 1)))
-    return [replace(unit, of=of) for unit in found]
+    units = _found(columns, _Rows((rows - 1) / (seen - 1)), some, _Rows((rows - 1) / (less - 1)))
+    return [replace(unit, of=of) for unit in units]
 
 
 def find_meetings(columns: Sequence[Looked], is_new: Flags, *, rows: int) -> list[Unit]:
@@ -173,11 +173,11 @@ def _found(
     columns: Sequence[Looked], rows: _Rows, some: Sequence[Looked], some_rows: _Rows
 ) -> list[Unit]:
     alone = [_alone(c, rows) for c in columns if c.names]
-    found = list(_judged(alone, columns, SHARE))
-    if not found:
+    units = list(_judged(alone, columns, SHARE))
+    if not units:
         fractions = [_alone(c, some_rows) for c in some if not c.names]
-        found = list(_judged([*fractions, *_several(some, some_rows)], some, MORE))
-    return sorted(found, key=_place)
+        units = list(_judged([*fractions, *_several(some, some_rows)], some, MORE))
+    return sorted(units, key=_place)
 
 
 def _place(unit: Unit) -> tuple[float, float]:
@@ -204,18 +204,18 @@ def _judged(
     # exp(-u) is ALPHA over all candidates and columns: see Agreement.chance
     u = math.log(max(1, len(eligible) * len(signals)) / ALPHA)
     for each in eligible:
-        found = {
+        agreements = {
             column.name: agreement
             for column, signal in signals.values()
             if column not in each.columns and not _is_alias(column, each)
             if (agreement := each.agreement(signal))
         }
-        strong = _strong(each, found, u)
+        strong = _strong(each, agreements, u)
         if each.is_number:
             strong = _beyond_monotone(each, strong, {n: signals[n][1] for n in strong}, u)
-        if _are_few(each, strong, found, share, {n: signals[n][1] for n in found}):
+        if _are_few(each, strong, agreements, share, {n: signals[n][1] for n in agreements}):
             continue
-        if not _follow(each, strong, found, u):
+        if not _follow(each, strong, agreements, u):
             yield _unit(each, strong)
 
 
@@ -231,10 +231,10 @@ def _strong(
     # p = v / (1 + v), so v = p / (1 - p)
     rows, noise = candidate.groups[0].rows_each, PRIVACY / (1 - PRIVACY)
     return {
-        name: found
-        for name, found in agreements.items()
-        if found.beyond > found.chance(u)
-        and left_of_value(found.beyond, rows, noise) < BOUND * PRIVACY
+        name: agreement
+        for name, agreement in agreements.items()
+        if agreement.beyond > agreement.chance(u)
+        and left_of_value(agreement.beyond, rows, noise) < BOUND * PRIVACY
     }
 
 
@@ -247,12 +247,13 @@ def _beyond_monotone(
     """Return those that are strong without what rises or falls with any of the measurements."""
     less = {
         name: replace(
-            found,
+            agreement,
             near=max(
-                found.near, *(found.r * each.monotone(signals[name]) for each in candidate.groups)
+                agreement.near,
+                *(agreement.r * each.monotone(signals[name]) for each in candidate.groups),
             ),
         )
-        for name, found in strong.items()
+        for name, agreement in strong.items()
     }
     kept = _strong(candidate, less, u)
     return {name: strong[name] for name in kept}
@@ -295,11 +296,11 @@ def _unit(candidate: _Candidate, strong: Mapping[str, Agreement]) -> Unit:
     agreeing = [
         Agreeing(
             name,
-            found.r,
-            left_of_value(found.r, groups.rows_each, noise),
-            left_of_mean(found.r, groups.rows_each, noise),
+            agreement.r,
+            left_of_value(agreement.r, groups.rows_each, noise),
+            left_of_mean(agreement.r, groups.rows_each, noise),
         )
-        for name, found in strong.items()
+        for name, agreement in strong.items()
     ]
     return Unit(
         tuple(column.name for column in candidate.columns),
@@ -327,10 +328,10 @@ def _follow(
         return True
     if len(strong) == 1 and len(agreements) > 1 and candidate.is_measured:
         return True
-    only = all(found.r > SAME for found in strong.values())
+    only = all(agreement.r > SAME for agreement in strong.values())
     if only and not any(column.is_time for column in candidate.columns):
-        others = (found for name, found in agreements.items() if name not in strong)
-        agree = any(found.beyond > found.chance(u) for found in others)
+        others = (agreement for name, agreement in agreements.items() if name not in strong)
+        agree = any(agreement.beyond > agreement.chance(u) for agreement in others)
         return len(strong) == 1 and not (candidate.is_called_so and agree)
     return only
 
@@ -364,12 +365,14 @@ def _with_one_more(
     """Return columns with the one in which rows that are equal in them are equal most."""
     if len(chosen) == TOGETHER:
         return []
-    own = chosen[0].codes
+    codes = chosen[0].codes
     for column in chosen[1:]:
-        own = joined(own, column.codes)
-    before, best, most = share_of_equal_pairs(own), None, LIFT
+        codes = joined(codes, column.codes)
+    before, best, most = share_of_equal_pairs(codes), None, LIFT
     for column in usable:
-        share = share_of_equal_pairs(joined(own, column.codes)) if column not in chosen else before
+        share = (
+            share_of_equal_pairs(joined(codes, column.codes)) if column not in chosen else before
+        )
         if 0 < share < SPLIT * before and share / (before * alike[column]) > most:
             best, most = column, share / (before * alike[column])
     return [*chosen, best] if best else []

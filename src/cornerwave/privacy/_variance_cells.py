@@ -63,10 +63,10 @@ def crossed_cells(signals: Floats, bins: Ints, half: Ints, least: int) -> Ints:
     Cells of the second half are numbered from LEAVES on.
     """
     cells = np.zeros(bins.shape[1], dtype=np.int64)
-    for own in (0, 1):
-        grow, other = np.flatnonzero(half == own), np.flatnonzero(half != own)
+    for side in (0, 1):
+        grow, other = np.flatnonzero(half == side), np.flatnonzero(half != side)
         leaves = _tree(signals[:, grow], bins[:, grow], bins[:, other], least)
-        cells[other] = leaves + own * LEAVES
+        cells[other] = leaves + side * LEAVES
     return cells
 
 
@@ -77,11 +77,11 @@ def half_of(cells: Ints) -> Ints:
 
 def shuffled(cells: Ints) -> Ints:
     """Return as many rows in each cell of each half, drawn by chance."""
-    found, draw = cells.copy(), np.random.default_rng(1)
+    mixed, draw = cells.copy(), np.random.default_rng(1)
     for half in np.unique(half_of(cells)).tolist():
         rows = half_of(cells) == half
-        found[rows] = draw.permutation(cells[rows])
-    return found
+        mixed[rows] = draw.permutation(cells[rows])
+    return mixed
 
 
 def binned(feature: OpenColumn) -> Ints:

@@ -161,7 +161,7 @@ class WholeCopy:
         rows: int | None,
         known: Sequence[Coordinate],
     ) -> "WholeCopy":
-        """Return the same for somebody who sees F."""
+        """Return the same for someone who sees F."""
         revealed = reveal(Z, features, rows)
         n = revealed.residuals.shape[1]
         left = significant(Covariances.of(revealed.residuals).covariance, known, n)
@@ -233,8 +233,8 @@ class WholeCopy:
         # an estimate may leave coordinates out: fewer are known better in each cell
         for way in self._all_ways():
             some = replace(self, ways=())._only(list(way.at))
-            for name, own in replace(some, cells=way.cells)._hidden_in_cells(q2).items():
-                shares[name] = np.minimum(shares[name], own)
+            for name, in_cells in replace(some, cells=way.cells)._hidden_in_cells(q2).items():
+                shares[name] = np.minimum(shares[name], in_cells)
         return shares | self.computed.hidden(q2, shares, self._recovered_from, self._belongs)
 
     def _belongs(self, source: str) -> Flags:
@@ -335,17 +335,17 @@ class WholeCopy:
 
     def revealed_alone(self, column: str) -> dict[Shown, float]:
         """Return what each column of F reveals of a column."""
-        return {by: self._by_column(own)[column] for by, own in self.by_open.shares.items()}
+        return {by: self._by_column(shares)[column] for by, shares in self.by_open.shares.items()}
 
     def strongest_open(self) -> dict[str, MostRevealing]:
         """Return which column of F reveals most of each column; several if by much more."""
-        shares = {by: self._by_column(own) for by, own in self.by_open.shares.items()}
+        shares = {by: self._by_column(row) for by, row in self.by_open.shares.items()}
         if not shares:
             return {}
         weights = {by: 1 - len(of) * SIMPLER for by, of in self.by_open.sources.items()}
         strongest = {}
         for column in self.names:
-            scores = {by: own[column] * weights[by] for by, own in shares.items()}
+            scores = {by: row[column] * weights[by] for by, row in shares.items()}
             by = max(scores, key=lambda each: scores[each])
             strongest[column] = MostRevealing(by, round(shares[by][column], 4))
         return strongest
@@ -378,8 +378,8 @@ class WholeCopy:
     def predicted_by(self, name: str) -> dict[str, float]:
         """Return the share of a column's variance that each column of another block predicts."""
         shares = self._between[:, self.names.index(name)].tolist()
-        found = zip(self.names, shares, strict=True)
-        return {other: share for other, share in found if share >= 0}
+        pairs = zip(self.names, shares, strict=True)
+        return {other: share for other, share in pairs if share >= 0}
 
     def strongest_noisy(self) -> dict[str, MostRevealing]:
         """Return for each column which other predicts most of it, of those with another noise."""
@@ -401,8 +401,8 @@ class WholeCopy:
         block = self._block_of[column]
         stay = [
             place
-            for place, (name, own) in enumerate(zip(self.columns, self.blocks, strict=True))
-            if name != column and (name or own != block)
+            for place, (name, kind) in enumerate(zip(self.columns, self.blocks, strict=True))
+            if name != column and (name or kind != block)
         ]
         return self._only(stay)
 

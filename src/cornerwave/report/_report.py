@@ -60,12 +60,12 @@ def write_report(
     title = f"Copies of {dataset.name}" if external else f"Report on {dataset.name}"
     check_place(place, force=force or is_page(place, title))
     if isinstance(dataset, LinkedDataset):
-        found = {
+        documents = {
             name: report_document(each, external=external, progress=progress)
             for name, each in dataset.tables.items()
         }
-        verdict = f"{count(len(found), 'linked table')}. {LINKED}"
-        document = doc.of_tables(title, verdict, found)
+        verdict = f"{count(len(documents), 'linked table')}. {LINKED}"
+        document = doc.of_tables(title, verdict, documents)
     else:
         document = report_document(dataset, external=external, progress=progress)
     write_text(place, page(document), force=force)

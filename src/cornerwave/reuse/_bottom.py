@@ -1,7 +1,7 @@
 """The smallest of many keyed hashes, and how many rows hold each: a sketch that adds up.
 
 A value is in the sketch of a table, with its exact count, if fewer than SIZE distinct values of
-the table have a smaller hash. So two tables sample the same values, wherever these stand, and
+the table have a smaller hash. So two tables sample the same values, wherever these are, and
 the sketch of a whole is that of its parts.
 """
 

@@ -4,7 +4,7 @@ By values, windows and rows. Suppose that the tables are independent, and look a
 that exactly two rows hold, of both tables together. Such a value has a row in either table
 with probability 2 t (1 - t) <= q = 1/2, where t is one table's share of the rows that lie there,
 whatever that is: given the values, which rows are whose is a shuffle. (The share of all rows
-says nothing: of 3,000 delays above five hours among 300,000, few share a value, and they meet the
+shows nothing: of 3,000 delays above five hours among 300,000, few share a value, and they meet the
 values of a column of 1,000 that all lie there.) The same table twice has all of them in both.
 With `pairs` such values, `crossing` of which are in both, Chernoff's bound
 
@@ -223,8 +223,8 @@ def _log_tail(hits: int, trials: int, q: float) -> float:
 #
 # Unrelated tables agree where both follow the order of their rows, sorted or in the course of time:
 # so what the place explains is taken out, by its rank and linear hats (d in all), and a column of
-# which little more is left does not count. And where few rows can be told apart: a rare flag, one
-# outlier. If rows with c_1, c_2, ... equal values come in any order, they come in just this one
+# which little more is left does not count. And where few rows can be distinguished: a rare flag,
+# one outlier. If rows with c_1, c_2, ... equal values come in any order, they come in just this one
 # with
 # probability c_1! c_2! ... / n!, which must be below CHANCE.
 

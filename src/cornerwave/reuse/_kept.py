@@ -25,7 +25,7 @@ DENSE = 0.25
 """Values that fill this much of their range, each of them once, are an enumeration."""
 
 MONOTONE = 0.95
-"""So many steps go one way in record numbers that stand in order, also of files one after another:
+"""So many steps go one way in record numbers that are in order, also of files one after another:
 numbers with gaps, as filtered rows leave them, have runs such as 7, 8, ..., 14 in common."""
 
 _DROP = np.uint64(64 - 8 * BYTES)
@@ -109,7 +109,7 @@ class TableMarks:
     """How a table is recognised: by its columns, by its rows, by its keys.
 
     `keys` and `places` are the smallest hashes of either, those of the sampled rows; `keyed_at`
-    and `placed_at` say where these rows stand.
+    and `placed_at` state where these rows are.
     """
 
     columns: tuple[ColumnMarks, ...]
@@ -155,7 +155,7 @@ class TableMarks:
 def _encoded(words: Words | Floats) -> str:
     """Return words as text, with no more bytes each than are needed; or numbers, single ones."""
     if words.dtype == np.float64:
-        ends = np.finfo(np.float32)  # what is further out need not be told apart
+        ends = np.finfo(np.float32)  # what is further out need not be distinguished
         single = np.clip(words, ends.min, ends.max).astype("<f4")
         return base64.b64encode(single.tobytes()).decode()
     size = 2 if not len(words) or words.max() < 1 << 16 else BYTES

@@ -1,6 +1,6 @@
 """What is known of a column's order: windows of consecutive cells, neighbours, steps.
 
-    window   WIDTH cells in a row, hashed as one: few values alone say little, their order much.
+    window   WIDTH cells in a row, hashed as one: few values alone show little, their order much.
              One row more or less changes the WIDTH windows around it and no other
     alike    how many cells equal the one before: many in a sorted column
     steps    the different differences between neighbours: few in row numbers and calendars
@@ -26,7 +26,7 @@ _U = np.uint64
 FEW_STEPS = 16
 """Row numbers, and calendars of days, working days, weeks, months, take no more different steps."""
 MANY_STEPS = np.arange(FEW_STEPS + 1, dtype=np.uint64)
-"""What stands for any more of them."""
+"""What represents any more of them."""
 
 Stretch = tuple[Cells, ...]
 """Some consecutive rows: their cells, column by column."""

@@ -235,8 +235,8 @@ def tables(
     request: Request, share: str, schema: str, most: MaxResults = None, page: PageToken = None
 ) -> Response:
     """List tables: a copy of each dataset that you may fetch."""
-    found = _tables(request, checked(request, share))
-    here = [each for each in found if each["schema"] == schema]
+    all_tables = _tables(request, checked(request, share))
+    here = [each for each in all_tables if each["schema"] == schema]
     if not here and schema != SCHEMA:
         raise NoSuchDataset("there is no such schema, or you may not read it")
     return _page(here, most, page)

@@ -86,7 +86,7 @@ def _levels(request: Request, dataset: Dataset) -> dict[str, tuple[Level, bool]]
 
 def _together(dataset: Dataset, chosen: Mapping[str, Level]) -> Markup:
     """Return the part of the page about a coalition."""
-    document = _coalition(dataset, chosen) if chosen else doc.Document("", "Tick somebody.")
+    document = _coalition(dataset, chosen) if chosen else doc.Document("", "Tick a recipient.")
     return Markup(body(document))  # noqa: S704 (the page kit escapes its texts)
 
 

@@ -202,7 +202,7 @@ DELTA = "delta"
 
 @dataclass(frozen=True)
 class Permitted:
-    """The copy that somebody may fetch, by a grant and with a token, which is '' for anybody."""
+    """The copy that someone may fetch, by a grant and with a token, which is '' for anybody."""
 
     release: Release
     grant: Grant
@@ -318,11 +318,11 @@ class Service:
         return self._datasets.sketch(dataset)
 
     def offered(self, token: Token | None) -> list[Permitted]:
-        """Return everything that somebody may fetch, by name."""
+        """Return everything that someone may fetch, by name."""
         return [self._permitted(*each, token) for each in self._granted(token)]
 
     def permitted(self, name: str, token: Token | None) -> Permitted:
-        """Return what somebody may fetch of a dataset. Raises NoSuchDataset.
+        """Return what someone may fetch of a dataset. Raises NoSuchDataset.
 
         A dataset that is not granted looks like one that does not exist.
         """
@@ -332,7 +332,7 @@ class Service:
         raise NoSuchDataset("there is no such dataset, or you may not fetch it")
 
     def _granted(self, token: Token | None) -> Iterator[tuple[State, Grant]]:
-        """Yield the open datasets that somebody was granted, by name."""
+        """Yield the open datasets that someone was granted, by name."""
         grants = self.sharing.permitted(token.recipient if token else None)
         states = self.vault.states(grants)
         for id, state in sorted(states.items(), key=lambda each: each[1].name):

@@ -114,7 +114,7 @@ def encoding_of_lines(lines: Iterable[bytes], name: str) -> str:
     encoding = _likely(b"".join(kept))
     if encoding is None:
         raise SourceError(
-            f"{name} is not text of an encoding that could be found; name it", use=("encoding",)
+            f"{name} is not text of an encoding that could be detected; name it", use=("encoding",)
         )
     return encoding
 

@@ -267,11 +267,11 @@ class _DuckDBSession:
 
     def comment(self, table: str) -> str | None:
         schema, _, name = table.rpartition(".")
-        found = self._connection.execute(
+        row = self._connection.execute(
             "SELECT comment FROM duckdb_tables() WHERE table_name = ? AND schema_name = ?",
             [name, schema or "main"],
         ).fetchone()
-        return found[0] if found else None
+        return row[0] if row else None
 
     def batches(self, statement: str) -> Iterator[pa.RecordBatch]:
         yield from self._relation(statement).to_arrow_reader(ROWS_AT_A_TIME)

@@ -184,13 +184,15 @@ def tables_in_schema(
     Raises SourceError.
     """
     with session(place) as opened, _asking(place):
-        found = [
+        commented = [
             (str(comment), f"{place.table}.{name}")
             for batch in opened.batches(_COMMENTS)
             for schema, name, comment in zip(*(c.to_pylist() for c in batch.columns), strict=True)
             if schema == place.table
         ]
-        yield [(comment, _within(opened, replace(place, table=table))) for comment, table in found]
+        yield [
+            (comment, _within(opened, replace(place, table=table))) for comment, table in commented
+        ]
 
 
 def in_comment(comment: str | None) -> bytes | None:

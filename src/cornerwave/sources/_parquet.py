@@ -106,7 +106,7 @@ def _joined(name: str, types: Iterable[pa.DataType], path: Path | Address) -> pa
 
 
 def repeating(texts: Sequence[str], footers: Sequence[papq.FileMetaData]) -> list[str]:
-    """Return the text columns whose values stand apart in their files, being fewer than rows.
+    """Return the text columns whose values are kept apart in their files, being fewer than rows.
 
     Texts that hardly repeat, as keys do, take more bytes than a number into a list of them;
     they are read as they are.
@@ -197,7 +197,7 @@ def _piece(file: File, columns: int) -> int:
 
 
 def _as(array: pa.Array, type_: pa.DataType, *, apart: bool) -> pa.Array:
-    """Return a column as a type; text whose values stand apart stays so."""
+    """Return a column as a type; text whose values are kept apart stays so."""
     return array.cast(ENCODED_TEXT if apart else type_)
 
 

@@ -39,7 +39,7 @@ FORMATS = {
     ".feather": "arrow",
     ".ipc": "arrow",
 }
-"""The endings of file names, and the format that each stands for."""
+"""The endings of file names, and the format that each names."""
 
 TEXT_ENDINGS = tuple(
     text + packed for packed in ("", ".gz", ".zip") for text in (".csv", ".tsv", ".tab", ".txt")
@@ -76,7 +76,7 @@ class Source:
 
     `path` is where it lies (None for a frame in memory), `frame_kind` the library that a copy
     goes back to; `notes` state what is odd about a column, by its name, and `remarks` about the
-    file. `reading` is how its cells are spelled; `markers` are, by column, cells that may stand
+    file. `reading` is how its cells are spelled; `markers` are, by column, cells that may be marks
     for missing values, and how often they occur. `first` is the position of its first row, if it
     is a part of a table; `parts` are the sources that it reads one after the other. `rows` is how
     many it has, where that is known before they are read.
@@ -200,7 +200,7 @@ def _files_at(path: Path | Address) -> tuple[Sequence[File], bool]:
 
 
 def open_to_inspect(what: Any, reading: ReadingSettings | None = None) -> Source:
-    """Open a source for a first look: cells that may stand for missing values are missing.
+    """Open a source for a first look: cells that may be marks for missing values are missing.
 
     Unless the reading states what is missing. The reading of the source names them: those of one
     column alone with it, the others for all columns. Words such as 'none', which may also be a
@@ -222,7 +222,7 @@ def open_to_inspect(what: Any, reading: ReadingSettings | None = None) -> Source
 
 
 def _marked(reading: ReadingSettings, markers: Mapping[str, Mapping[str, int]]) -> ReadingSettings:
-    """Return a reading in which cells that may stand for missing values do."""
+    """Return a reading in which cells that may be marks for missing values do."""
     where: dict[str, list[str]] = {}
     for column, marks in markers.items():
         for mark in marks:

@@ -32,7 +32,7 @@ MARKERS = (
     *("null", "none", "nil", "missing", "unknown", "not available", "not applicable"),
     *("unbekannt", "keine angabe", "k.a.", "k. a.", "inconnu", "desconocido", "sconosciuto"),
 )
-"""What often stands for a missing value, in small letters."""
+"""What often marks a missing value, in small letters."""
 LEVELS = frozenset(["none", "nil", "not applicable"])
 """Those that are as often a value: no garage, no side effect."""
 
@@ -45,7 +45,7 @@ def null_spellings() -> pa.Array:
 
 
 def unmarked(text: pa.Array, reading: ReadingSettings) -> pa.Array:
-    """Return cells of text without those that stand for a missing value."""
+    """Return cells of text without those that mark a missing value."""
     if not reading.missing:
         return text
     marks = pa.array(sorted({mark.strip() for mark in reading.missing}), pa.string())
@@ -59,7 +59,7 @@ def present(text: pa.Array, reading: ReadingSettings) -> pa.Array:
 
 
 def markers_in(text: pa.Array) -> dict[str, int]:
-    """Return what often stands for a missing value, as it is spelled, and how often it is there."""
+    """Return what often marks a missing value, as it is spelled, and how often it is there."""
     short = pc.filter(text, pc.less_equal(pc.binary_length(text), 20)).drop_null()
     trimmed = pc.utf8_trim_whitespace(short)
     marks = pa.array(MARKERS)
@@ -266,7 +266,7 @@ class TypeGuess:
 
     @property
     def markers(self) -> Counter[str]:
-        """What may stand for a missing value in a column of text, and how often it does."""
+        """What may mark a missing value in a column of text, and how often it does."""
         return self._markers if self.type == TEXT else Counter()
 
     @property

@@ -50,7 +50,7 @@ class TextFile(Protocol):
 class Inferred:
     """What all rows of some files show: types, notes on columns, remarks on the files.
 
-    `markers` are, by column, cells that may stand for missing values, and how often they occur.
+    `markers` are, by column, cells that may mark missing values, and how often they occur.
     """
 
     types: Mapping[str, pa.DataType]

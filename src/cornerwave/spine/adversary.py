@@ -1,6 +1,6 @@
 """What a copy leaves to an adversary who knows how rows are distributed, measured at registration.
 
-The keyed sample of a survey stands for the rows of others that this adversary knows: some of the
+The keyed sample of a survey represents the rows of others that this adversary knows: some of the
 sampled rows are attacked in simulated copies, given the rest (`attack.measure_joint`). Kept columns
 are known without noise; of a kept number its quantile band is.
 """
@@ -55,9 +55,9 @@ def _cells(frozen: Frozen, surveyor: Surveyor, sample: Sampled) -> Iterator[Know
     schema, words = frozen.schema, dict(zip(frozen.schema.encoded, sample.cells, strict=False))
     most = max(2, MOST_VALUES // max(1, len(frozen.categories) + len(schema.kept)))
     for each in frozen.categories:
-        own = np.array([words[name] for name in each.columns])
-        missing = (own == MISSING_BITS).any(axis=0) & (not each.hides_missing)
-        codes = np.where(missing, -1, _coded(own, most))
+        chosen = np.array([words[name] for name in each.columns])
+        missing = (chosen == MISSING_BITS).any(axis=0) & (not each.hides_missing)
+        codes = np.where(missing, -1, _coded(chosen, most))
         pi = _shares(codes)
         if np.count_nonzero(pi) > 1:
             yield KnownCells("+".join(each.columns), codes, pi, _drawn(each, pi))
@@ -70,7 +70,7 @@ def _cells(frozen: Frozen, surveyor: Surveyor, sample: Sampled) -> Iterator[Know
 
 
 def _drawn(each: Categories, pi: Floats) -> Floats:
-    """Return what a refresh draws; the last of the values stands for all rare ones."""
+    """Return what a refresh draws; the last of the values represents all rare ones."""
     if each.base != UNIFORM:
         return pi
     even = np.full(len(pi), 1 / len(each.counts))
@@ -83,14 +83,14 @@ def _coded(cells: Words, most: int) -> Ints:
     """Return codes of values by their frequency; rare ones, and those beyond `most`, share one."""
     # the words of several columns as one value, since a category may have several
     rows = np.ascontiguousarray(cells.T).view(f"V{8 * len(cells)}").ravel()
-    _, own, counts = np.unique(
+    _, places, counts = np.unique(
         cells[0] if len(cells) == 1 else rows, return_inverse=True, return_counts=True
     )
     frequent = np.argsort(-counts, kind="stable")[: most - 1]
     frequent = frequent[counts[frequent] >= LEAST_HOLDERS]
     codes = np.full(len(counts), len(frequent))
     codes[frequent] = np.arange(len(frequent))
-    return np.asarray(codes[own.ravel()])
+    return np.asarray(codes[places.ravel()])
 
 
 def _banded(numbers: Floats) -> Ints:

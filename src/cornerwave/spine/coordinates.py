@@ -1,7 +1,7 @@
 """The rows that a survey sampled, as coordinates of what copies hide and as what they show.
 
 Numbers are coordinates themselves, on their scales and with draws where they are missing in
-secret; the frequent values of a category are indicators. What rare values of a category say of
+secret; the frequent values of a category are indicators. What rare values of a category reveal of
 other coordinates is one coordinate for each of these: their mean over the rows that share the
 value, of rows other than its own. What copies show without noise are features: kept columns,
 a key that is released as it is, and visible gaps; parts of these, and differences of two.
@@ -123,7 +123,7 @@ def sampled_rows(
         if codes.max(initial=0) >= each_has
         for made in _rare_values(block_of(name), codes, coordinates)
     ]
-    rare.sort(key=lambda made: -float(np.nanvar(made.values)))  # those that say most
+    rare.sort(key=lambda made: -float(np.nanvar(made.values)))  # those that reveal most
     return JointSample(
         [*coordinates, *rare[: max(0, min(MOST_RARE, room))]],
         shown.excess(shape),
@@ -169,15 +169,15 @@ def sampled_persons(
         return []
     others_show = linked.beside if linked else ()
     if schema.time is None:
-        own = _person_rows(surveyor, survey, sample, categories, noise, schema.perturbed)
-        return [replace(own, beside=others_show)]
+        rows = _person_rows(surveyor, survey, sample, categories, noise, schema.perturbed)
+        return [replace(rows, beside=others_show)]
     ordered, names = sample.in_order_of(sample.numbers[-1]), schema.perturbed
     others = [name for name in names if name != schema.time]
-    own = _person_rows(surveyor, survey, ordered, categories, noise, others, in_time=True)
-    found = [replace(own, beside=others_show)]
+    rows = _person_rows(surveyor, survey, ordered, categories, noise, others, in_time=True)
+    persons = [replace(rows, beside=others_show)]
     if schema.time not in schema.unchanged:
-        found.append(_person_rows(surveyor, survey, sample, (), noise, names))
-    return found
+        persons.append(_person_rows(surveyor, survey, sample, (), noise, names))
+    return persons
 
 
 def _person_rows(
@@ -248,10 +248,10 @@ def _features(
             yield OpenColumn.gaps("+".join(each.columns), missing.astype(np.int64))
     numbers = sample.numbers[len(schema.perturbed) :]
     open_columns = []
-    for name, own in zip(schema.unchanged, numbers, strict=False):
-        known = None if np.isnan(own).all() else own
+    for name, column_values in zip(schema.unchanged, numbers, strict=False):
+        known = None if np.isnan(column_values).all() else column_values
         if name == schema.key:  # no two rows have one: its order can reveal, and its parts
-            open_columns.append(OpenColumn.coded(name, own, known))
+            open_columns.append(OpenColumn.coded(name, column_values, known))
         else:
             open_columns.append(OpenColumn(name, _codes(_cells(surveyor, survey, [name])), known))
     yield from open_columns
@@ -266,18 +266,20 @@ def _parts(surveyor: Surveyor, survey: Survey, columns: Sequence[str]) -> Iterat
     named = [(name, part) for name, parts in surveyor.parts.items() for part in parts]
     words = sample.cells[len(sample.cells) - len(named) :]
     seen: set[bytes] = set()
-    for (name, part), own in zip(named, words, strict=True):
-        codes = _codes(own[None])
+    for (name, part), words_of_part in zip(named, words, strict=True):
+        codes = _codes(words_of_part[None])
         distinct = int(codes.max(initial=0)) + 1
         varies = 1 < distinct < len(codes) or (part.is_number and distinct > 1)
         if name in columns and varies and (mark := codes.tobytes()) not in seen:
             seen.add(mark)
-            numbers = own.view(np.float64) if part.is_number else None
+            numbers = words_of_part.view(np.float64) if part.is_number else None
             yield OpenColumn(part.name, codes, numbers).as_part((name,))
-    for name, own in zip(schema.unchanged, sample.numbers[len(schema.perturbed) :], strict=False):
+    for name, words_of_part in zip(
+        schema.unchanged, sample.numbers[len(schema.perturbed) :], strict=False
+    ):
         type_ = type_named(schema.column(name).type)
         if name in columns and type_ is not None and is_number(type_):
-            for called, values in calendar_parts(own, type_):
+            for called, values in calendar_parts(words_of_part, type_):
                 yield OpenColumn.coded(called, values, values).as_part((name,))
 
 
@@ -330,7 +332,7 @@ def _codes(cells: Words) -> Ints:
 def _rare_values(
     block: str, codes: Ints, coordinates: Sequence[Coordinate]
 ) -> Iterator[Coordinate]:
-    """Yield what the values of a category say of each coordinate of others, where it is not chance.
+    """Yield what the values of a category reveal of coordinates of others, where it is not chance.
 
     The mean of few rows is uncertain: the coordinate correlates less with what it stands for than
     the value itself, by a factor that the share between groups states.
@@ -339,8 +341,8 @@ def _rare_values(
     if not others:
         return
     Z = standardised(np.array([each.values for each in others]))
-    found = GroupMeans.of(Z, codes)
-    for mean, share, values in zip(found.means, found.between.tolist(), Z, strict=True):
+    means = GroupMeans.of(Z, codes)
+    for mean, share, values in zip(means.means, means.between.tolist(), Z, strict=True):
         both = ~np.isnan(values)
         if share <= 0 or not np.std(mean[both]) > 0:
             continue

@@ -65,8 +65,8 @@ def freeze(
     schema, moments = surveyor.schema, survey.moments
     _check_size(moments, schema)
     held = _held(survey)
-    for names, found in held.items():
-        check_identifying(names, found, schema)
+    for names, tally in held.items():
+        check_identifying(names, tally, schema)
     draws = Draws.of(surveyor, survey)
     survey = with_gaps_filled(surveyor, survey, draws)
     shown = NoisyNumbers.of(surveyor, survey, draws)
@@ -80,8 +80,8 @@ def freeze(
     lower = factor(shape)
     lower.warn(schema.perturbed)
     categories = tuple(
-        freeze_categories(names, found, schema, types, held[names])
-        for names, found in survey.tallies.items()
+        freeze_categories(names, tally, schema, types, held[names])
+        for names, tally in survey.tallies.items()
     )
     _warn_of(categories, schema)
     people = PersonCounts.of(surveyor, survey)
@@ -163,7 +163,7 @@ def _grid(moments: Moments, schema: Schema, linked: Linked | None) -> Floats:
     grid = grid_of(deviation=moments.deviation, largest=moments.largest)
     shared = linked.grid if linked else {}
     return np.array(
-        [shared.get(name, own) for name, own in zip(schema.perturbed, grid, strict=True)]
+        [shared.get(name, step) for name, step in zip(schema.perturbed, grid, strict=True)]
     )
 
 
@@ -192,8 +192,8 @@ def rows_beside(
     """Return what copies of a linked table show of sampled persons, for those of the others."""
     held = _held(survey)
     categories = [
-        freeze_categories(names, found, surveyor.schema, types, held[names])
-        for names, found in survey.tallies.items()
+        freeze_categories(names, tally, surveyor.schema, types, held[names])
+        for names, tally in survey.tallies.items()
     ]
     survey = with_gaps_filled(surveyor, survey, Draws.of(surveyor, survey))
     return sampled_persons(surveyor, survey, categories, noise)[0]
@@ -224,8 +224,8 @@ def _held(survey: Survey) -> Mapping[tuple[str, ...], Tally]:
     if sample is None:
         return survey.tallies
     return {
-        names: persons_holding(found, survey.holders[names], sample)
-        for names, found in survey.tallies.items()
+        names: persons_holding(tally, survey.holders[names], sample)
+        for names, tally in survey.tallies.items()
     }
 
 
@@ -266,7 +266,7 @@ def _sample_of(frozen: Frozen, surveyor: Surveyor, survey: Survey) -> JointSampl
 def _noise_shape(survey: Survey, schema: Schema, shown: NoisyNumbers) -> Floats:
     """Return the shape of the noise: K, or more where missing values leave K uncertain.
 
-    And more where what stands in for them in secret varies more.
+    And more where what replaces them in secret varies more.
     """
     K = survey.moments.covariance
     if survey.complete is None:

@@ -58,7 +58,7 @@ class Frozen:
 
     Moments, factor and grid belong to the perturbed columns on their scales. The noise has the
     covariance v (`covariance` + `excess`): the excess is 0 unless values are missing. `missing`
-    names the columns that have missing values and show it, `draws` is what stands in for
+    names the columns that have missing values and show it, `draws` is what replaces
     those that hide theirs.
     """
 
@@ -262,7 +262,7 @@ class Frozen:
             people=PersonCounts(**kept["people"]) if "people" in kept else None,
             family=_family(kept["family"]) if "family" in kept else None,
             noise_with=kept.get("noise_with", {}),
-            joint=JointShares({name: tuple(own) for name, own in kept["joint"].items()}),
+            joint=JointShares({name: tuple(shares) for name, shares in kept["joint"].items()}),
             spreads=tuple((centre, ratio) for centre, ratio in kept.get("spreads", ())),
             derived=tuple(Derived.from_json(each) for each in kept.get("derived", ())),
             noise_format=kept["noise_format"],

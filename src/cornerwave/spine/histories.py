@@ -2,7 +2,7 @@
 
 Each person has one event clock for all categories (see noise/_refresh.py). An event replaces the
 person's whole history, the values of all categories in all of their rows, by that of a donor with
-as many rows, row by row: whatever function of the history somebody looks at, with probability
+as many rows, row by row: whatever function of the history someone looks at, with probability
 q = 1/sqrt(1+v) it is the person's, else that of a person chosen by chance.
 
     donor_k(u) = the person at rank r of the class, in a fixed order
@@ -47,7 +47,7 @@ CHANGED = (
     "appended. Persons are replaced by others of the whole table, so nothing was written. Restore "
     "the registered table"
 )
-"""What is said of a table that histories cannot be taken from."""
+"""The message about a table that histories cannot be taken from."""
 
 
 @dataclass(frozen=True)

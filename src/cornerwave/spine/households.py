@@ -1,7 +1,7 @@
 """Persons who belong to households: one clock for each household, and the whole of another one.
 
 An event replaces the categories of all persons of a household by those of another one, person by
-person in their order: whatever function of the household's history somebody looks at, with
+person in their order: whatever function of the household's history someone looks at, with
 probability q it is its own, else that of a household chosen by chance.
 
     donor(person k of h) = person k of donor(h)
@@ -97,7 +97,7 @@ class Households:
             return found
         function = BlockFunction(expand(secret, "more persons", struct.pack("<I", event)))
         words = function(self.persons, room_for(len(self.persons)))[::2]
-        # the donor has no k-th person: somebody whose household keeps what the donor's does
+        # the donor has no k-th person: someone whose household keeps what the donor's does
         beyond = np.flatnonzero(~inside)
         state = self.states[self.members[self.begins[donor[beyond]]]]
         found[beyond] = self._drawn(state, self.came[beyond], words[beyond])

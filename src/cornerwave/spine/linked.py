@@ -128,12 +128,12 @@ class Linked:
 
 def shared_grid(tables: Iterable[TableOfPersons]) -> dict[str, float]:
     """Return the grid of columns that are the same in several tables: the coarsest."""
-    found = dict[str, float]()
+    steps = dict[str, float]()
     for each in tables:
         for name, step in zip(each.names, each.grid.tolist(), strict=True):
             if name in each.shared:
-                found[name] = max(step, found.get(name, step))
-    return found
+                steps[name] = max(step, steps.get(name, step))
+    return steps
 
 
 def linked_noise(tables: Mapping[str, TableOfPersons]) -> dict[str, PersonNoise]:
@@ -157,17 +157,17 @@ def noise_with_others(
     STATED of the deviations: copies state it, and it is not an exact figure of the sampled persons.
     """
     parents = [name for name, each in tables.items() if (each.sample.counts == 1).all()]
-    found: dict[str, dict[str, dict[str, float]]] = {}
+    noise_of: dict[str, dict[str, dict[str, float]]] = {}
     for name, one in tables.items():
-        found[name] = {column: {} for column in one.names}
+        noise_of[name] = {column: {} for column in one.names}
         for parent in parents:
             if parent == name:
                 continue
             N = _joined_noise(one, tables[parent], noise[name], noise[parent])
             called = [f"{parent}.{column}" for column in tables[parent].names]
             for column, row in zip(one.names, N.tolist(), strict=True):
-                found[name][column].update(zip(called, row, strict=True))
-    return found
+                noise_of[name][column].update(zip(called, row, strict=True))
+    return noise_of
 
 
 def _joined_noise(
@@ -184,29 +184,29 @@ def _joined_noise(
 
 def _levels(tables: Mapping[str, TableOfPersons]) -> dict[str, Ints]:
     """Return the place of each table's levels in the vector of all; shared ones have one place."""
-    found, number, known = {}, 0, dict[str, int]()
+    levels, number, known = {}, 0, dict[str, int]()
     for name, each in tables.items():
         at = np.full(each.levels, -1, dtype=np.int64)
         for column, called in enumerate(each.names):
-            own = np.unique(each.places[:, column])
+            knots = np.unique(each.places[:, column])
             if called in each.shared and called in known:
-                at[own] = known[called]
+                at[knots] = known[called]
                 continue
-            at[own] = np.arange(number, number + len(own))
+            at[knots] = np.arange(number, number + len(knots))
             known[called] = number
-            number += len(own)
-        found[name] = at
-    return found
+            number += len(knots)
+        levels[name] = at
+    return levels
 
 
 def _joint(tables: Sequence[TableOfPersons], at: Sequence[Ints]) -> Floats:
     """Return M, the covariance of all levels of a person, from above."""
-    size = 1 + max((int(own.max(initial=-1)) for own in at), default=-1)
+    size = 1 + max((int(places.max(initial=-1)) for places in at), default=-1)
     M, known = np.zeros((size, size)), np.zeros((size, size), dtype=np.bool_)
-    for each, own in zip(tables, at, strict=True):
-        new = ~known[np.ix_(own, own)]
-        M[np.ix_(own, own)] = np.where(new, each.covariance, M[np.ix_(own, own)])
-        known[np.ix_(own, own)] = True
+    for each, places in zip(tables, at, strict=True):
+        new = ~known[np.ix_(places, places)]
+        M[np.ix_(places, places)] = np.where(new, each.covariance, M[np.ix_(places, places)])
+        known[np.ix_(places, places)] = True
     for s, one in enumerate(tables):
         for t, other in enumerate(tables[:s]):
             X, here = _between(one, other), np.ix_(at[s], at[t])
@@ -215,10 +215,12 @@ def _joint(tables: Sequence[TableOfPersons], at: Sequence[Ints]) -> Floats:
             known[here] = True
             known[np.ix_(at[t], at[s])] = True
     M = covering(M)
-    for each, own in zip(tables, at, strict=True):
-        lacking = each.covariance - M[np.ix_(own, own)]
+    for each, places in zip(tables, at, strict=True):
+        lacking = each.covariance - M[np.ix_(places, places)]
         # nothing is constant here: all of what lacks is given to the levels
-        M[np.ix_(own, own)] += divided(lacking, np.zeros(0, dtype=np.int64), each.covariance)[1]
+        M[np.ix_(places, places)] += divided(lacking, np.zeros(0, dtype=np.int64), each.covariance)[
+            1
+        ]
     return M
 
 
@@ -258,7 +260,7 @@ def _with_person(table: TableOfPersons, loadings: Floats) -> PersonNoise:
         knots=noise.knots,
         person=person,
         within=within,
-        row=np.stack([factor(own).lower for own in within]),
+        row=np.stack([factor(of_knot).lower for of_knot in within]),
         shape=mean + more,
         constant=noise.constant,
     )

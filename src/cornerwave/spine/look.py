@@ -135,8 +135,8 @@ def describe(column: Column, frozen: Frozen, wanted: CopySpec) -> ColumnMetadata
     if column.role == PERTURBED:
         return _describe_number(about, column, frozen, wanted)
     if column.role == DERIVED:
-        [own] = [each for each in frozen.derived if each.column == column.name]
-        return replace(about, follows=finish.name_of(own.source), limits=own.limits or None)
+        [derived] = [each for each in frozen.derived if each.column == column.name]
+        return replace(about, follows=finish.name_of(derived.source), limits=derived.limits or None)
     for categories in frozen.categories:
         if column.name in categories.columns:
             return _describe_category(about, categories, finish)
@@ -189,8 +189,8 @@ def _describe_category(
 def _excess(place: int, frozen: Frozen, finish: Finish) -> dict[str, float] | None:
     """Return by how much the noise exceeds the table's covariances, per unit of noise."""
     names = [finish.name_of(name) for name in frozen.schema.perturbed]
-    found = dict(zip(names, frozen.excess[place].tolist(), strict=True))
-    return {name: value for name, value in found.items() if value} or None
+    excess = dict(zip(names, frozen.excess[place].tolist(), strict=True))
+    return {name: value for name, value in excess.items() if value} or None
 
 
 def field_of(column: Column, frozen: Frozen, finish: Finish) -> pa.Field:

@@ -1,4 +1,4 @@
-"""Numbers that are missing in secret: a keyed draw stands in their place before the noise.
+"""Numbers that are missing in secret: a keyed draw replaces them before the noise.
 
 A draw must look like a value of that row. So it comes from the normal distribution of the column
 given the row's other numbers, by the frozen mean and K of complete rows, and is then brought to the
@@ -60,20 +60,20 @@ class Draws:
         if not surveyor.sampled:
             return None
         is_complete = has_many_complete_rows(survey)
-        found = survey.whole if is_complete else survey.moments
+        moments = survey.whole if is_complete else survey.moments
         quantiles, sample = quantiles_of(surveyor, survey), survey.persons
         if sample is None:
-            return cls(found.mean, found.covariance, quantiles)
+            return cls(moments.mean, moments.covariance, quantiles)
         names, known = surveyor.schema.perturbed, survey.constants
         looked = known.columns if known else ()
         varying = known.varying if known else frozenset[str]()
         if is_complete:
             sample = sample.without_gaps(len(names))
         places = [names.index(name) for name in varying]
-        noise = person_noise(sample, len(names), found.covariance, places)
+        noise = person_noise(sample, len(names), moments.covariance, places)
         between, within = noise.shape - noise.within[0], noise.within[0]
         constant = tuple(names.index(name) for name in looked if name not in varying)
-        return cls(found.mean, noise.shape, quantiles, between, within, constant)
+        return cls(moments.mean, noise.shape, quantiles, between, within, constant)
 
     @property
     def deviation(self) -> Floats:
@@ -111,9 +111,9 @@ def fill_missing(x: Floats, ids: Ids, schema: Schema, draws: Draws | None, secre
     out = x.copy()
     for rows in _patterns(x, wanted):
         spread = _fill(out, x, z, rows, wanted[:, rows[0]], draws.mean, draws.covariance)
-        for place, own in zip(np.flatnonzero(wanted[:, rows[0]]).tolist(), spread, strict=True):
+        for place, factors in zip(np.flatnonzero(wanted[:, rows[0]]).tolist(), spread, strict=True):
             # c_h^2, added up in one order on every machine
-            open_ = sum(part * part for part in own.tolist())
+            open_ = sum(part * part for part in factors.tolist())
             name = schema.perturbed[place]
             out[place, rows] = like_the_column(out[place, rows], place, name, open_, draws)
     return out

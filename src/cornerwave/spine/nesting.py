@@ -4,7 +4,7 @@ A person is named by household and person, so the numbers 1, 2, 3 may begin anew
 Of each name alone the least and the greatest word of its households are known: names that have two
 households are counted. If most names have several, they are numbers that begin anew. If a few have,
 these persons moved: they would count as two, with noise of their own in each household, and
-somebody who links both would average it.
+someone who links both would average it.
 """
 
 import io

@@ -3,7 +3,7 @@
 With x the numbers less what time does to all persons, i and j different rows of a person,
 
     x_i x_j'  ~  Phi_i C Phi_j'          least squares over pairs, with a ridge of a few persons
-                                         towards what the lag |t_i - t_j| alone says
+                                         towards what the lag |t_i - t_j| alone shows
     D_k = half the covariance of differences of neighbours in time near knot k
     C_kk = V_k - D_k                     V_k the covariance near knot k
     R_k = D_k + (V_k - C_kk - D_k)+      never K - C: a change would lie bare
@@ -71,7 +71,7 @@ def curve_noise(
     # L_C, with C_kk = V_k - D_k: what neighbours have in common belongs to the person
     person = _loadings(C, len(knots), columns, constant)
     of_levels = np.einsum("knq,kmq->knm", person, person)
-    within = np.stack([without(covering(own), constant) for own in D])
+    within = np.stack([without(covering(within_knot), constant) for within_knot in D])
     # R_k = D_k + (V_k - C_kk - D_k)+, never less than D_k: else a change would be visible
     within = within + np.stack(
         [
@@ -90,8 +90,8 @@ def curve_noise(
     # what time does to everybody is hidden by noise by row: who does not know the times must not
     # read them in a column that follows them and varies little else
     lacking = [
-        without(divided(d + rows.by_time - own, constant, shape)[1], constant)
-        for d, own in zip(D, within, strict=True)
+        without(divided(d + rows.by_time - within_knot, constant, shape)[1], constant)
+        for d, within_knot in zip(D, within, strict=True)
     ]
     within = within + np.stack(lacking)
     added = np.einsum("k,knm->nm", rows.phi.mean(axis=0), np.stack(lacking))
@@ -102,7 +102,7 @@ def curve_noise(
         knots=knots,
         person=np.ascontiguousarray(person[:, :, used]),
         within=within,
-        row=np.stack([factor(own).lower for own in within]),
+        row=np.stack([factor(within_knot).lower for within_knot in within]),
         shape=mean + to_person + without(to_rows, constant) + rounded(added, np.diag(shape)),
         constant=tuple(constant.tolist()),
     )
@@ -163,7 +163,7 @@ class _RowsInTime:
         phi = self.phi if phi is None else phi
         weights = phi.sum(axis=0)
         overall = x @ x.T / max(1, x.shape[1])
-        sums = np.stack([(x * own) @ x.T for own in phi.T])
+        sums = np.stack([(x * hat) @ x.T for hat in phi.T])
         near = (sums + NEAR * overall) / (weights + NEAR)[:, None, None]
         return rounded(near, np.diag(overall))
 
@@ -185,18 +185,18 @@ class _RowsInTime:
             some = slice(at, at + CHUNK)
             squares, x = _squares(self.phi[some]), self.x[:, some]
             G -= (squares * of_row[some, None]).T @ squares
-            own = np.einsum(
+            same_row = np.einsum(
                 "ikl,ai,bi->kalb",
                 squares.reshape(-1, J, J) * of_row[some, None, None],
                 x,
                 x,
                 optimize=True,
             )
-            sums -= own
+            sums -= same_row
         # [kk', ll'] -> [kl, k'l']
         G = G.reshape(J, J, J, J).transpose(0, 2, 1, 3).reshape(J * J, J * J)
         by_lag = self._by_lag(sums)
-        # where few persons have rows near both knots, what depends on the lag alone stands in
+        # where few persons have rows near both knots, what depends on the lag alone replaces it
         ridge = RIDGE * max(float(weight.mean()), 1e-12)
         wanted = sums.transpose(0, 2, 1, 3).reshape(J * J, N * N)
         prior = by_lag.transpose(0, 2, 1, 3).reshape(J * J, N * N)
@@ -219,14 +219,14 @@ class _RowsInTime:
         )
         lags = np.abs(self.knots[:, None] - self.knots[None, :])
         width = max(float(np.median(np.diff(self.knots))), 1e-300) if J > 1 else 1.0
-        found = np.empty((J, N, J, N))
+        products = np.empty((J, N, J, N))
         for k in range(J):
             for other in range(J):
                 # a Gaussian window over lags, as wide as the typical distance of knots
                 near = np.exp(-0.5 * ((lags - lags[k, other]) / width) ** 2)
                 total = np.einsum("kl,kalb->ab", near, sums)
-                found[k, :, other, :] = total / max(float((near * number).sum()), 1e-12)
-        return found
+                products[k, :, other, :] = total / max(float((near * number).sum()), 1e-12)
+        return products
 
 
 def mean_noise(phi: Floats, person: Floats, within: Floats) -> Floats:
@@ -266,7 +266,7 @@ def rounded(matrices: Floats, variances: Floats, others: Floats | None = None) -
 
 def _loadings(C: Floats, knots: int, columns: int, constant: Ints) -> Floats:
     """Return L_C (knots, columns, paths): C made definite, in as few paths as hold its trace."""
-    # a constant column has one level, which stands for all knots
+    # a constant column has one level, which counts for all knots
     level = np.arange(knots * columns).reshape(knots, columns)
     level[:, constant] = level[0, constant]
     names, place = np.unique(level, return_inverse=True)

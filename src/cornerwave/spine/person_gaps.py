@@ -1,4 +1,4 @@
-"""Hidden gaps of persons: what stands in one follows the rest of the row and the person's rows.
+"""Hidden gaps of persons: what fills one follows the rest of the row and the person's rows.
 
 With x_i = mu + b + r_i, Cov(b) = B between persons and Cov(r_i) = R within them, let o be the
 numbers that row i has, and m the person's means over other rows, of column k over the n_k that
@@ -90,8 +90,8 @@ class PersonSums:
         counts, sums = (
             np.add.reduceat(each[:, order], first, axis=1) for each in (self.counts, self.sums)
         )
-        own = np.fmax.reduceat(self.own[:, order], first, axis=1)
-        return PersonSums(units[first], editions[first], counts, sums, own)
+        largest = np.fmax.reduceat(self.own[:, order], first, axis=1)
+        return PersonSums(units[first], editions[first], counts, sums, largest)
 
     @cached_property
     def starts(self) -> Ints:
@@ -194,7 +194,7 @@ class FilledGaps:
     x: Floats
 
     def put(self, x: Floats, ids: Ids, schema: Schema) -> Floats:
-        """Return rows x (columns, rows) with what stands in their hidden gaps."""
+        """Return rows x (columns, rows) with their hidden gaps filled."""
         wanted = hides_gaps(x, schema)
         rows = np.flatnonzero(wanted.any(axis=0))
         places = places_among(self.words, row_words(ids[rows]))
@@ -215,8 +215,8 @@ def with_gaps_filled(surveyor: Surveyor, survey: Survey, draws: Draws | None) ->
         np.column_stack([words, np.zeros_like(words)]) for words in (sample.rows, sample.units)
     )
     x, editions = sample.numbers[:columns], np.zeros(len(ids), dtype=np.int64)
-    found = FoundGaps.of(ids, units, editions, x, schema, draws)
-    filled = found.filled(schema, draws, surveyor.secrets.sample).put(x, ids, schema)
+    gaps = FoundGaps.of(ids, units, editions, x, schema, draws)
+    filled = gaps.filled(schema, draws, surveyor.secrets.sample).put(x, ids, schema)
     numbers = np.concatenate([filled, sample.numbers[columns:]])
     return replace(survey, persons=replace(sample, numbers=numbers))
 
@@ -236,9 +236,9 @@ def _filled(rows: GapRows, sums: PersonSums, schema: Schema, draws: Draws, secre
     by_person = _white(rows.units, len(rows.x), expand(secret, "persons"))
     x = _with_constants(rows, sums, person, by_person, schema, draws)
     # what changes in a person: given what the row has, and the means of the person's other rows
-    at, (there, own) = sums.places(person, rows.editions), _in_steps(rows.x, draws)
+    at, (there, of_row) = sums.places(person, rows.editions), _in_steps(rows.x, draws)
     counts = sums.so_far.counts[:, at] - there
-    totals = sums.so_far.sums[:, at] - own
+    totals = sums.so_far.sums[:, at] - of_row
     here = ~np.isnan(x)
     counts[list(draws.constant)] *= ~here[list(draws.constant)]  # the row has what the mean has
     by_row = _white(rows.ids, len(rows.x), secret)
@@ -294,8 +294,8 @@ class _Given:
                 # a^2 = Var(b | o, m) / Var(x | o, m)
                 shared = _squares(conditional(V, seen, h, NEGLIGIBLE)[1])
                 a2 = np.minimum(shared / np.where(open_ > 0, open_, 1.0), 1.0)[:, None]
-                own, persons = by_row[np.ix_(h, rows)], by_person[np.ix_(h, rows)]
-                white[np.ix_(at, rows)] = np.sqrt(a2) * persons + np.sqrt(1.0 - a2) * own
+                rows_part, persons = by_row[np.ix_(h, rows)], by_person[np.ix_(h, rows)]
+                white[np.ix_(at, rows)] = np.sqrt(a2) * persons + np.sqrt(1.0 - a2) * rows_part
             _core.draw_missing(drawn, vector, white, rows, seen, at, mean, weights, spread)
             for place, of, left in zip(h.tolist(), at.tolist(), open_.tolist(), strict=True):
                 name = schema.perturbed[place]

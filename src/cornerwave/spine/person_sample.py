@@ -24,7 +24,7 @@ from cornerwave.noise import PersonNoise
 from cornerwave.privacy import LEAST_PERSONS
 
 MOST_ROWS = 256
-"""Rows of one unit: more say little more about it, and one unit must not fill the sample."""
+"""Rows of one unit: more reveal little more of it, and one unit must not fill the sample."""
 ALL = np.uint64(0xFFFF_FFFF_FFFF_FFFF)
 RARE_CHANGE = 0.01
 """The share of a column's variance that noise by row has, if it changes in no sampled person."""
@@ -124,8 +124,8 @@ class PersonSample:
         rows = np.flatnonzero((place < MOST_ROWS) & np.repeat(fits, sizes))
         # other parts may have units before the first that does not fit here
         limit = chosen[first[~fits][0]] - np.uint64(1) if not fits.all() else self.limit
-        found = self._take(rows if order is None else order[rows])
-        return replace(found, limit=min(self.limit, limit))
+        trimmed = self._take(rows if order is None else order[rows])
+        return replace(trimmed, limit=min(self.limit, limit))
 
     def without_gaps(self, numbers: int) -> "PersonSample":
         """Return the rows that miss none of the first numbers."""

@@ -122,7 +122,7 @@ class Recipe:
         self.histories_taken: Fingerprint | None = None
         """What they were taken from, if the table was not checked then: it is when this writes."""
         self.filled: FilledGaps | None = None
-        """What stands in the hidden gaps of persons: it is filled in if the table needs it."""
+        """What fills the hidden gaps of persons: it is made if the table needs it."""
         self._pasts: list[HistoryReader] = []
         self.row_secrets, self._noise_secrets = rows, noise
         self._levels = sorted({each.level.noise for each in self.wanted})
@@ -166,7 +166,7 @@ class Recipe:
         return Fingerprints(table, taken_from(group.ids, group.units, times, codes, secret))
 
     def places(self, ids: Ids) -> Words:
-        """Return where rows stand in shuffled copies: (n, 2) words to sort by, first word first.
+        """Return the places of rows in shuffled copies: (n, 2) words to sort by, first word first.
 
         AES is a permutation, so no two ids have one place. The secret is the dataset's own:
         known rows of another dataset must not show the order of this one.
@@ -174,11 +174,11 @@ class Recipe:
         return BlockFunction(self._noise_secrets.order)(ids, room_for(len(ids))).reshape(-1, 2)
 
     def pseudonyms(self, ids: Ids) -> pa.Array:
-        """Return what stands for the keys of rows in copies."""
+        """Return what replaces the keys of rows in copies."""
         return pseudonyms(ids, self._noise_secrets.pseudonyms)
 
     def unit_pseudonyms(self, units: Ids, outers: Ids) -> dict[str, pa.Array]:
-        """Return what stands for the units of rows in copies: the same for all rows of a unit.
+        """Return what replaces the units of rows in copies: the same for all rows of a unit.
 
         A person in a household is named by both, and has one pseudonym in all copies.
         """
@@ -196,12 +196,12 @@ class Recipe:
 
         And those that histories were taken from.
         """
-        found, taken = recognised.table, self.histories_taken
-        if str(found) == self.frozen.fingerprint:
+        fingerprint, taken = recognised.table, self.histories_taken
+        if str(fingerprint) == self.frozen.fingerprint:
             if taken is not None and str(taken) != str(recognised.histories):
                 raise SourceChanged(CHANGED)
             return
-        rows = found.rows
+        rows = fingerprint.rows
         if rows != self.frozen.rows:
             what = f"it has {rows:,} rows, but {self.frozen.rows:,} were registered"
         elif self.frozen.schema.key is None:
@@ -263,7 +263,7 @@ class Recipe:
         return [copies[lattice_index(noise)] for noise in self._levels]
 
     def _filled(self, group: Group, x: Floats) -> Floats:
-        """Return numbers with what stands in their hidden gaps."""
+        """Return numbers with their hidden gaps filled."""
         frozen, secret = self.frozen, self._noise_secrets.missing
         if not self.needs_gaps_filled:
             return fill_missing(x, group.ids, frozen.schema, frozen.draws, secret)
@@ -272,7 +272,7 @@ class Recipe:
 
     @property
     def needs_gaps_filled(self) -> bool:
-        """Whether what stands in a hidden gap depends on other rows of the person."""
+        """Whether what fills a hidden gap depends on other rows of the person."""
         return self.frozen.persons is not None and self.frozen.draws is not None
 
     def _add_noise(self, ids: Ids, x: Floats, copies: Mapping[int, Floats]) -> None:
@@ -315,12 +315,15 @@ class Recipe:
         reader = self._pasts.pop() if self._pasts else self._new_past(past)
         for start in range(0, len(rows) if len(x) else 0, self._block_rows):
             some = slice(start, start + self._block_rows)
-            here, own = rows[some], {edition: found[some] for edition, found in kinds.items()}
+            here, changed = (
+                rows[some],
+                {edition: all_kinds[some] for edition, all_kinds in kinds.items()},
+            )
             ids, when = group.ids[here], None if times is None else times[here]
             made = (
-                reader.noise_of(ids, group.units[here], when, own)
+                reader.noise_of(ids, group.units[here], when, changed)
                 if isinstance(reader, PersonHistoryReader)
-                else reader.noise(ids, own)
+                else reader.noise(ids, changed)
             )
             for index, noise in made:
                 copies[index][:, here] = add_noise_on_grid(x[:, here], noise, self.frozen.grid)
@@ -359,8 +362,8 @@ class Recipe:
             made = refresher.refreshed(codes, group.ids)
             if len(moved):
                 made[:, moved] = self._moved_cells.shown(refresher, codes[moved], ids, before)
-            for copy, own in zip(copies, made, strict=True):
-                copy.update(zip(categories.columns, categories.decode(own), strict=True))
+            for copy, refreshed in zip(copies, made, strict=True):
+                copy.update(zip(categories.columns, categories.decode(refreshed), strict=True))
         self._refreshers.append(refreshers)
         return copies
 

@@ -130,12 +130,12 @@ def _named_ids(
     if encoded is not None and _are_hashed_once(encoded):
         return _units_of(ids, encoded, secrets)
     column = _decoded(table, name)
-    found = key_ids(column.drop_null(), secrets.units, name)
+    named = key_ids(column.drop_null(), secrets.units, name)
     if not column.null_count:
-        return found
+        return named
     missing = column.is_null().to_numpy(zero_copy_only=False)
     units = np.empty_like(ids)
-    units[~missing] = found
+    units[~missing] = named
     return _with_lone_rows(units, ids, missing, secrets)
 
 
@@ -148,11 +148,11 @@ def _are_hashed_once(column: Encoded) -> bool:
 
 def _units_of(ids: Ids, column: Encoded, secrets: RowSecrets) -> Ids:
     """Return the ids of the units of rows, of which each distinct one is hashed once."""
-    found = hash_texts(column.values, secrets.units)
+    hashed = hash_texts(column.values, secrets.units)
     missing = column.codes < 0
     if not missing.any():
-        return found.take(column.codes, axis=0)
-    units = np.vstack([found, np.zeros((1, 2), dtype=np.uint64)])[column.codes]
+        return hashed.take(column.codes, axis=0)
+    units = np.vstack([hashed, np.zeros((1, 2), dtype=np.uint64)])[column.codes]
     return _with_lone_rows(units, ids, missing, secrets)
 
 
@@ -297,7 +297,7 @@ def _whole(table: pa.Table, name: str) -> pa.Array:
 
 
 # --------------------------------------------------------------------------------------------------
-# What stands for the key of a row in copies: a pseudonym that only the owner can make.
+# What replaces the key of a row in copies: a pseudonym that only the owner can make.
 #
 #     pseudonym(row) = the first 20 characters of base32(AES(row id))        100 bits, lower case
 #

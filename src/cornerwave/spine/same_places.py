@@ -37,7 +37,7 @@ def shown_by_place(drawn: Floats, starts: Ints) -> Iterator[Floats]:
 
 def check_places(persons: Sequence[PersonRows]) -> None:
     """Raise ColumnError for categories that everybody runs through in the same order of times."""
-    found: list[str] = []
+    columns: list[str] = []
     for rows in (each for each in persons if each.in_time):
         codes = _places(rows.starts, rows.numbers.shape[1])
         counts = np.bincount(codes)
@@ -47,12 +47,12 @@ def check_places(persons: Sequence[PersonRows]) -> None:
                 for z in drawn
             )
             if within < LEAST_SECRET * drawn.var(axis=1).sum():
-                found.append(name)
-    if found:
-        more = f" and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
-        it, them = ("it", "it is") if len(found) == 1 else ("them", "they are")
+                columns.append(name)
+    if columns:
+        more = f" and {len(columns) - MOST_NAMED} more" if len(columns) > MOST_NAMED else ""
+        it, them = ("it", "it is") if len(columns) == 1 else ("them", "they are")
         raise ColumnError(
-            f"every person has the same values of {listed(found[:MOST_NAMED])}{more} in the same "
+            f"every person has the same values of {listed(columns[:MOST_NAMED])}{more} in the same "
             f"order in time, so that the history of any other person shows {it} unchanged: noise "
             f"cannot hide {it}. Drop {it}, or keep {it} as {them}",
             use=("drop", "keep"),

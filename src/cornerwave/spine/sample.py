@@ -65,12 +65,12 @@ class Sample:
         """Sample some rows of columns by the rows' keyed hashes, none of them above `below`."""
         limit = hash_limit(hashes, most, below)
         rows = np.flatnonzero(hashes <= limit)
-        found = Sampled(
+        kept = Sampled(
             hashes[rows],
             np.array([column[rows] for column in numbers]).reshape(len(numbers), len(rows)),
             np.array([c[rows] for c in cells], dtype=np.uint64).reshape(len(cells), len(rows)),
         )
-        return cls((found,), most, limit)
+        return cls((kept,), most, limit)
 
     @classmethod
     def nothing(cls, numbers: int, cells: int, most: int, rows: int | None = None) -> "Sample":

@@ -10,7 +10,7 @@
     units        of some of these rows all columns, to see which rows belong together
     persons      some units whose rows belong together, with all of their rows
     followed     how columns follow from others
-    first        the first rows, to see whether rows that come later stand in their order
+    first        the first rows, to see whether rows that come later are in their order
 
 So a table can be surveyed by threads, or by the machines of a cluster, and what is frozen
 afterwards does not depend on how.
@@ -59,7 +59,7 @@ from cornerwave.spine.rows import Group, RowSecrets, row_times
 from cornerwave.spine.sample import ALL, Sample, hash_limit, knot_weights, rank_draws, row_hashes
 
 SAMPLE_ROWS = 1 << 20
-"""Rows whose values stand for a column's distribution: a quantile has the standard error
+"""Rows whose values represent a column's distribution: a quantile has the standard error
 sqrt(q (1 - q) / 2^20), at most 0.0005."""
 JOINT_ROWS, LEAST_JOINT_ROWS, JOINT_CELLS = 1 << 16, 1 << 15, 1 << 22
 """Rows that second moments across all columns are measured on: fewer of a wide table. A
@@ -114,7 +114,7 @@ class Survey:
             complete=self.whole + other.whole if gaps else None,
             fingerprint=self.fingerprint + other.fingerprint,
             marks=self.marks + other.marks,
-            tallies={names: found + other.tallies[names] for names, found in self.tallies.items()},
+            tallies={names: tally + other.tallies[names] for names, tally in self.tallies.items()},
             sample=self.sample + other.sample,
             joint=self.joint + other.joint,
             units=self.units + other.units,
@@ -232,7 +232,9 @@ class Surveyor:
             holders=self._holders(group),
             persons=self._persons(hashes, numbers, group, known.persons if known else None),
             nesting=None if group.nest is None else Nesting.of(group.nest),
-            followed={name: self._followed(name, own, group) for name, own in derived.items()},
+            followed={
+                name: self._followed(name, encoded, group) for name, encoded in derived.items()
+            },
         )
 
     def _derived(self, table: pa.Table) -> dict[str, Encoded]:
@@ -240,11 +242,11 @@ class Surveyor:
         names = [c.name for c in self.schema.derived if c.name in table.column_names]
         return {name: Encoded.of_category(one_chunk(table.column(name)), name) for name in names}
 
-    def _followed(self, name: str, own: Encoded, group: Group) -> Followed:
+    def _followed(self, name: str, encoded: Encoded, group: Group) -> Followed:
         source = str(self.schema.column(name).follows)
         if source in group.encoded:
-            return Followed.of_category(own, group.encoded[source])
-        return Followed.of_number(own, group.numbers[self.schema.perturbed.index(source)])
+            return Followed.of_category(encoded, group.encoded[source])
+        return Followed.of_number(encoded, group.numbers[self.schema.perturbed.index(source)])
 
     @property
     def plain(self) -> list[str]:
@@ -269,8 +271,8 @@ class Surveyor:
         }
         parts = [
             words
-            for name, own in self.parts.items()
-            for words in part_words(shown[name], own, self.secrets.texts)
+            for name, named_parts in self.parts.items()
+            for words in part_words(shown[name], named_parts, self.secrets.texts)
         ]
         plain = [group.numbers[self.schema.perturbed.index(name)][rows] for name in self.plain]
         return Sample.of(
@@ -293,8 +295,10 @@ class Surveyor:
         """Return the words of a derived column in some rows; one that is not there is missing."""
         words = np.full(len(rows), MISSING_BITS, dtype=np.uint64)
         if name in derived:
-            own = derived[name]
-            replace(own, codes=own.codes[rows]).fill_bits(self.secrets.texts, MISSING_BITS, words)
+            encoded = derived[name]
+            replace(encoded, codes=encoded.codes[rows]).fill_bits(
+                self.secrets.texts, MISSING_BITS, words
+            )
         return words
 
     def plain_numbers(self, survey: Survey) -> dict[str, Floats]:
@@ -377,8 +381,8 @@ class Surveyor:
 
     def check(self, survey: Survey) -> None:
         """Raise ColumnError as soon as a category is seen to have too many values."""
-        for names, found in survey.tallies.items():
-            check_number(names, found, survey.moments.rows)
+        for names, counts in survey.tallies.items():
+            check_number(names, counts, survey.moments.rows)
         for name, each in survey.followed.items():
             each.check_number(name)
 
@@ -475,11 +479,11 @@ class Sampler:
 def quantiles_of(surveyor: Surveyor, survey: Survey) -> dict[str, Knots]:
     """Return the quantiles of the columns that hide missing values, where they vary."""
     rows, secrets = survey.sample.ordered, surveyor.secrets
-    found = {
+    knots_of = {
         name: quantiles(values, knot_weights(secrets, rows.hashes, name))
         for name, values in zip(surveyor.sampled, rows.numbers, strict=True)
     }
-    return {name: knots for name, knots in found.items() if knots and knots[0][0] < knots[-1][0]}
+    return {name: knots for name, knots in knots_of.items() if knots and knots[0][0] < knots[-1][0]}
 
 
 def no_rows(surveyor: Surveyor, rows: int | None = None) -> Survey:

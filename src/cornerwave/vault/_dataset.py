@@ -170,9 +170,9 @@ class Dataset:
             editions, secrets = self.editions[: rows.edition], RowSecrets.of(self._key.derive)
             source = self.parts.of(self.portion(edition=rows.edition))
             ends = [each.rows for each in editions]
-            found = found_gaps(source, self.frozen, secrets, ends, editions[-1].whole)
+            gaps = found_gaps(source, self.frozen, secrets, ends, editions[-1].whole)
             missing = recipe.noise_secrets.missing
-            recipe.filled = found.filled(self.frozen.schema, draws, missing)
+            recipe.filled = gaps.filled(self.frozen.schema, draws, missing)
 
     def _add_histories(self, recipe: Recipe, rows: Portion) -> None:
         """Give a recipe the categories of all persons, of the whole table, if it needs them."""
@@ -181,16 +181,16 @@ class Dataset:
         family = self.frozen.family
         # a batch's release, or that of one of several tables, does not read all the rows again
         is_read_again = rows.batch is None and family is None
-        own = self.history_rows(rows.edition, checked=not is_read_again)
+        rows_of_table = self.history_rows(rows.edition, checked=not is_read_again)
         siblings = {name: self._sibling(name) for name in (family.tables if family else ())}
         tables = [
-            own if family and name == family.table else sibling.history_rows()
+            rows_of_table if family and name == family.table else sibling.history_rows()
             for name, sibling in siblings.items()
             if sibling.frozen.persons is not None
         ]
         secret, categories = recipe.noise_secrets.missing, recipe.frozen.categories
-        recipe.histories = Histories.of(own, categories, secret, tables)
-        recipe.histories_taken = own.taken if is_read_again else None
+        recipe.histories = Histories.of(rows_of_table, categories, secret, tables)
+        recipe.histories_taken = rows_of_table.taken if is_read_again else None
 
     def history_rows(self, edition: int | None = None, *, checked: bool = True) -> HistoryRows:
         """Return the categories of all persons, of the whole table up to an edition.
@@ -205,10 +205,10 @@ class Dataset:
         ends, secrets = [each.rows for each in editions], RowSecrets.of(self._key.derive)
         source = self.parts.of(self.portion(edition=edition))
         whole = editions[-1].whole if checked else None
-        found = history_rows(source, self.frozen, secrets, ends, whole)
+        rows_of_persons = history_rows(source, self.frozen, secrets, ends, whole)
         if self._keeps_histories:
-            self._histories[number] = found
-        return found
+            self._histories[number] = rows_of_persons
+        return rows_of_persons
 
     def keep_histories(self, keep: bool) -> None:
         """Keep the categories of persons once they are read, or no longer."""

@@ -175,7 +175,7 @@ def _still_constant(
 ) -> PersonValues:
     """Return the constants of old and new rows. Raises ColumnError if one is none any more.
 
-    Or if persons without a value get one in a column whose gaps are hidden: so far a draw stands
+    Or if persons without a value get one in a column whose gaps are hidden: so far a draw is
     there, in all of their rows.
     """
     known = PersonValues.read(content).only(new.columns)
@@ -184,7 +184,7 @@ def _still_constant(
         if filled := known.only([name]).filled_by(new.only([name])):
             raise ColumnError(
                 f"{name!r}: new rows have a value for {filled:,} persons who had none so far, and "
-                "copies hide that: a draw stands in their rows, and the value would reveal it. "
+                "copies hide that: a draw is in their rows, and the value would reveal it. "
                 "Leave these cells empty, or register the table anew"
             )
     if both.varying:
@@ -227,12 +227,12 @@ def _check_meetings(units: Sequence[Unit]) -> None:
     if units:
         raise ColumnError(
             f"new rows belong to rows that are there: {units[0]}. Update these rows instead of "
-            "appending more, or register the table anew and say that its rows are independent"
+            "appending more, or register the table anew and state that its rows are independent"
         )
 
 
 def _check_first(rows: FirstRows, schema: Schema) -> None:
-    """Raise ColumnError if rows that come stand in the order of rows that are there."""
+    """Raise ColumnError if rows that come are in the order of rows that are there."""
     categories = [name for names in schema.categories for name in names]
     for revealed in rows.revealed(schema.perturbed, categories):
         raise ColumnError(

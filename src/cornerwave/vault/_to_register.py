@@ -64,23 +64,26 @@ def read_tables(
 ) -> dict[str, tuple[Source, Schema]]:
     """Open linked tables, and decide the columns of each."""
     choices, schema, reading = how.choices, how.schema, how.reading
-    found = dict[str, tuple[Source, Schema]]()
+    tables_read = dict[str, tuple[Source, Schema]]()
     if schema is not None:
         if choices != Choices() or (reading is not None and reading.stated):
             raise ColumnError(ALONE)
         stated = read_linked(Path(schema), list(tables))
         for table, source in tables.items():
-            own = stated[table]
-            opened = open_source(opened_frame(source), reading=own.reading)
+            table_choices = stated[table]
+            opened = open_source(opened_frame(source), reading=table_choices.reading)
             with in_table(table):
-                found[table] = opened, decided_by(own.choices(opened.schema.names), opened)
-        return found
+                tables_read[table] = (
+                    opened,
+                    decided_by(table_choices.choices(opened.schema.names), opened),
+                )
+        return tables_read
     opened_all = {t: open_source(opened_frame(s), reading=reading) for t, s in tables.items()}
     chosen = choices.for_tables({t: opened.schema.names for t, opened in opened_all.items()})
     for table, opened in opened_all.items():
         with in_table(table):
-            found[table] = opened, decided_by(chosen[table], opened)
-    return found
+            tables_read[table] = opened, decided_by(chosen[table], opened)
+    return tables_read
 
 
 def decided_by(choices: Choices, opened: Source) -> Schema:

@@ -187,7 +187,7 @@ def _check_persons_can_change(dataset: "Dataset") -> None:
     hiding = [n for n in frozen.schema.perturbed if frozen.schema.column(n).hide_missing]
     if hiding:
         raise ColumnError(
-            f"{dataset.name!r} hides which values of {listed(hiding)} are missing: what stands in "
+            f"{dataset.name!r} hides which values of {listed(hiding)} are missing: what fills "
             "a gap follows the person's other rows, and if these changed, it would, and show that "
             "it is none. Append new rows, or register with visible gaps"
         )

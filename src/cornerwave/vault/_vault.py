@@ -278,16 +278,16 @@ class Vault:
         """Return linked tables; `sources` states where some of them are now."""
         tables = [n for n in self._ledger.names() if n.rpartition(".")[0] == name]
         given = sources or {}
-        found = dict[str, Dataset]()
+        members = dict[str, Dataset]()
         order: Sequence[str] = ()
         for each in tables:
             dataset = self.dataset(each, source=given.get(each.rpartition(".")[2]))
             if (family := dataset.frozen.family) is not None:
-                found[family.table], order = dataset, family.tables
-        if not found:
+                members[family.table], order = dataset, family.tables
+        if not members:
             self._ledger.dataset(name)  # raises, and states what there is
             raise NoSuchDataset(f"{name!r} is one table, not several linked ones")
-        return LinkedDataset(name, {table: found[table] for table in order if table in found})
+        return LinkedDataset(name, {table: members[table] for table in order if table in members})
 
     def has_linked(self, name: str) -> bool:
         """Whether linked tables, and no single one, have this name."""
