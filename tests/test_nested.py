@@ -26,7 +26,7 @@ from cornerwave.sources import open_source
 from cornerwave.spine import person_sample
 from cornerwave.spine.coordinates import sampled_persons
 from cornerwave.spine.freeze import Frozen
-from cornerwave.spine.nesting import Nesting
+from cornerwave.spine.person_counts import Nesting
 from cornerwave.vault import Vault
 from tests.conftest import decide, freeze_table, survey_of
 from tests.panels import with_column

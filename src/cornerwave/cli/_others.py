@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cornerwave.cli._linked_audit import (
+from cornerwave.cli._options import AlignOption, JsonOption, VaultOption
+from cornerwave.cli._original import (
+    as_copied,
+    as_read,
     audit_linked,
     audit_linked_files,
     linked_audit_document,
     linked_named,
     tables_and_copies,
 )
-from cornerwave.cli._options import AlignOption, JsonOption, VaultOption
-from cornerwave.cli._original import as_copied, as_read
 from cornerwave.cli._screen import print_table, progress, say, show, tell
 from cornerwave.errors import ColumnError, ExtraMissing, VaultError, spelled
 

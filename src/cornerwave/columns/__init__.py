@@ -27,7 +27,19 @@ from cornerwave.columns._encoded import (
     one_chunk,
     tally,
 )
-from cornerwave.columns._finish import Finish, Limits, chosen_in, settled, wide_type
+from cornerwave.columns._finish import (
+    LEAST_FACTOR,
+    AsLeft,
+    Finish,
+    Limits,
+    SameSpread,
+    centre_of,
+    chosen_in,
+    ratio_of,
+    settled,
+    spreads_of,
+    wide_type,
+)
 from cornerwave.columns._follows import (
     Derived,
     Followed,
@@ -73,14 +85,6 @@ from cornerwave.columns._shown_values import (
     shown_numbers,
     shown_parts,
     taken,
-)
-from cornerwave.columns._spread import (
-    LEAST_FACTOR,
-    AsLeft,
-    SameSpread,
-    centre_of,
-    ratio_of,
-    spreads_of,
 )
 from cornerwave.columns._types import (
     DAYS,

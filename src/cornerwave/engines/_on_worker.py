@@ -54,7 +54,7 @@ _ROOMS = (
     "cornerwave.moments",
     "cornerwave.reuse.",
     "cornerwave.spine.histories",
-    "cornerwave.spine.nesting",
+    "cornerwave.spine.person_counts",
     "cornerwave.spine.person_gaps",
     "cornerwave.spine.person_sample",
     "cornerwave.spine.sample",

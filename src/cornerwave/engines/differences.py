@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from cornerwave import sizes
 from cornerwave.arrays import Flags, Floats, Ids, Ints, Words, places_among
 from cornerwave.columns import Fingerprint, Schema
-from cornerwave.engines._buckets import Buckets
+from cornerwave.engines._shuffle import Buckets
 from cornerwave.errors import ColumnError, SourceChanged
 from cornerwave.passes import in_threads
 from cornerwave.privacy import RowOrder

@@ -6,11 +6,10 @@
 
 Names and counts are shown, never a value.
 
-    _look       one pass over a table: _columns, sampled rows, columns that group rows that agree
+    _inspected  one pass over a table, and what is proposed for it, and why
     _columns    what each column is, and what to watch for
     _recognise  what must not leave by default, and numbers that are codes; _words: by name
     _scales     a number on its own scale, or on that of its ranks
-    _inspected  what is proposed for a table, and why
     _disclosure    which columns reveal which, and what copies will look like
     _unit_draft columns that name people, firms, places
     _common_units  what names the same persons in several tables
@@ -23,9 +22,8 @@ from collections.abc import Mapping
 from cornerwave.inspection._columns import ColumnReport
 from cornerwave.inspection._draft import how_read, written
 from cornerwave.inspection._family import LinkedInspection, inspected_together
-from cornerwave.inspection._inspected import Inspection, inspected
+from cornerwave.inspection._inspected import Inspection, Look, inspected
 from cornerwave.inspection._linked_draft import linked_draft
-from cornerwave.inspection._look import Look
 from cornerwave.sources import Progress, Source, silent
 
 __all__ = [

@@ -31,7 +31,7 @@ from cornerwave.arrays import Floats
 from cornerwave.choices import DECIDE
 from cornerwave.columns import is_category, is_number, one_chunk, to_floats, unit_of
 from cornerwave.inspection import _words
-from cornerwave.inspection._look import Look
+from cornerwave.inspection._inspected import Look
 from cornerwave.inspection._unit_draft import TIMES, naming_in
 from cornerwave.privacy import LEAST_PERSONS, names_a_thing
 

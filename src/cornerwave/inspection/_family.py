@@ -23,8 +23,7 @@ from cornerwave.inspection._common_units import (
     is_time_called,
     matches_in,
 )
-from cornerwave.inspection._inspected import Inspection, inspected_with
-from cornerwave.inspection._look import Look
+from cornerwave.inspection._inspected import Inspection, Look, inspected_with
 from cornerwave.inspection._recognise import IDENTIFIER
 from cornerwave.inspection._unit_draft import PROPOSED, naming_in
 from cornerwave.privacy import names_a_thing

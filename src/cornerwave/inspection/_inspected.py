@@ -1,16 +1,19 @@
-"""From a look at a table to what a draft proposes for it, and what to beware of."""
+"""A look at one table: its columns, sampled rows, and which of them seem to belong together.
 
-from collections.abc import Mapping
+And what a draft proposes for it, and what to beware of.
+"""
+
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from cornerwave import sizes
 from cornerwave.choices import DOES, UNIT
-from cornerwave.columns import SAFE_ROWS
-from cornerwave.inspection._columns import ColumnReport
-from cornerwave.inspection._disclosure import Disclosure, disclosure
+from cornerwave.columns import SAFE_ROWS, Distinct
+from cornerwave.inspection._columns import ColumnReport, Columns
+from cornerwave.inspection._disclosure import Disclosure, SampledRows, disclosure
 from cornerwave.inspection._draft import risks
-from cornerwave.inspection._look import Look
 from cornerwave.inspection._unit_draft import (
     better_unit,
     outer_warnings,
@@ -18,11 +21,54 @@ from cornerwave.inspection._unit_draft import (
     time_to_propose,
     unit_to_propose,
     unit_warnings,
+    units_in,
     with_changes,
     with_time,
     with_units,
 )
 from cornerwave.privacy import Unit
+from cornerwave.sources import Progress, Source, silent
+
+
+@dataclass(frozen=True)
+class Look:
+    """What one pass over a table showed: `rows` are sampled, of `total`.
+
+    `values` are the distinct values of each column, `units` the columns whose values group rows
+    that agree.
+    """
+
+    schema: pa.Schema
+    columns: tuple[ColumnReport, ...]
+    rows: pa.Table
+    total: int
+    values: Mapping[str, Distinct]
+    units: Sequence[Unit]
+
+    @classmethod
+    def at(cls, source: Source, progress: Progress = silent) -> "Look":
+        """Look at every column of a source. Raises SourceError if it cannot be read."""
+        seen, sample = Columns(source), SampledRows(source.schema)
+        for table in source.groups(source.schema.names, sizes.INSPECTED_ROWS):
+            seen.take(table)
+            sample.add(table)
+            progress(table.num_rows)
+        columns = tuple(seen.reports(sample.rows))
+        units = units_in(sample.rows, seen.rows, {each.name: each.do for each in columns})
+        return cls(source.schema, columns, sample.rows, seen.rows, seen.values, tuple(units))
+
+    def column(self, name: str) -> ColumnReport:
+        """Return what was found in a column."""
+        return next(each for each in self.columns if each.name == name)
+
+    def is_unique(self, name: str) -> bool:
+        """Whether every row has a value of its own, and none is missing."""
+        values = self.values[name]
+        return (
+            not self.column(name).missing
+            and values.held_by_fewer_than(2) == values.number
+            and (not values.exact or values.number == self.total)
+        )
 
 
 @dataclass(frozen=True)

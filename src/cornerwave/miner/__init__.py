@@ -18,8 +18,7 @@ from cornerwave.miner._copy import Copy
 from cornerwave.miner._distribution import Distribution
 from cornerwave.miner._estimates import Estimate, Estimates, code_blocks, find_labels, number_blocks
 from cornerwave.miner._fetch import Profile, fetch, open_copy
-from cornerwave.miner._joined import JoinedCopy
-from cornerwave.miner._linked_tables import LinkedCopy
+from cornerwave.miner._joined import JoinedCopy, LinkedCopy
 from cornerwave.miner._metadata import LOG1P, RANK, CopyColumn
 from cornerwave.miner._regression import Regression
 

@@ -1,7 +1,12 @@
-"""Copies of two linked tables as one: the rows of one, with the columns of the other beside them.
+"""A copy of linked tables as its recipient sees it: open all, ask one, or join two.
 
-Let i be the rows of a table, and p(i) the row that the person of i has in the other. The noise of a
-person is one vector over all tables, so columns of the two have noise in common:
+    copies = LinkedCopy.open("partner.zip")
+    copies["visits"].mean()
+    copies.joined("visits", "patients").regression("cost", on=["risk"])
+
+Joined are the rows of one table, with the columns of the other beside them. Let i be the rows of a
+table, and p(i) the row that the person of i has in the other. The noise of a person is one vector
+over all tables, so columns of the two have noise in common:
 
     Cov(Y_i, Y_p(i)) = K + v N         N is stated in the metadata of the table
     Cov(Y_p(i))      = K + v S         S = K_p + excess, the shape of the noise of the other table
@@ -15,20 +20,23 @@ out groups of persons, in both tables at once.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from cornerwave.arrays import Flags, Ints
-from cornerwave.errors import ColumnError, SourceError
+from cornerwave.errors import ColumnError, SourceError, nearest
 from cornerwave.miner._copy import Copy
 from cornerwave.miner._covariance import gather, undo
 from cornerwave.miner._distribution import Distribution
 from cornerwave.miner._estimates import Estimate, Estimates, Of, number_blocks
 from cornerwave.miner._jackknife import GROUPS, held, labelled_alike, without_rows
 from cornerwave.miner._metadata import RANK, CopyColumn
-from cornerwave.sources import Source
+from cornerwave.outputs import LinkedFile, linked_files
+from cornerwave.sources import DatabaseAddress, Source
+from cornerwave.spec import CopyMetadata
 
 
 @dataclass(frozen=True)
@@ -243,3 +251,99 @@ def _shape(copy: Copy) -> dict[str, dict[str, float]]:
         a.name: {b.name: float(K[i, j]) + a.excess.get(b.name, 0.0) for j, b in enumerate(noisy)}
         for i, a in enumerate(noisy)
     }
+
+
+# --------------------------------------------------------------------------------------------------
+# All tables of a copy.
+
+
+@dataclass(frozen=True)
+class LinkedTable:
+    """The copy of one of several tables, and what it states about itself."""
+
+    copy: Copy
+    stated: CopyMetadata
+
+    @classmethod
+    def of(cls, file: LinkedFile) -> "LinkedTable":
+        """Open a file, which is there as long as the copy."""
+        copy = Copy.open(file.path)
+        source = copy.source
+
+        def read(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+            assert file.path is not None  # holds what the file was unpacked to
+            yield from source.open(columns)
+
+        return cls(replace(copy, source=replace(source, open=read)), file.stated)
+
+
+class LinkedCopy(Mapping[str, Copy]):
+    """Copies of linked tables, by name: all of one release."""
+
+    def __init__(self, tables: Mapping[str, LinkedTable]) -> None:
+        self._tables = dict(tables)
+
+    @classmethod
+    def open(cls, place: str | Path | DatabaseAddress) -> "LinkedCopy":
+        """Open a folder, a .zip or a .duckdb file with a copy of each table.
+
+        In PostgreSQL it is a schema, postgresql://HOST/DATABASE#SCHEMA, read in one snapshot.
+
+        Raises SourceError if it is not a copy of linked tables, or not all of one release.
+        """
+        files = linked_files(place)
+        return cls({table: LinkedTable.of(file) for table, file in files.items()})
+
+    def __getitem__(self, table: str) -> Copy:
+        """Return the copy of one table."""
+        return self._table(table).copy
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tables)
+
+    def __len__(self) -> int:
+        return len(self._tables)
+
+    def joined(self, table: str, other: str) -> JoinedCopy:
+        """Return the rows of a table with the columns of another that has a row for each person.
+
+        Columns of the other that the table has too are called OTHER.COLUMN. Rows of persons who are
+        not in the other have gaps there.
+        """
+        one, two = self._table(table), self._table(other)
+        if table == other:
+            raise SourceError("a join needs two tables")
+        taken = one.copy.source.schema.names
+        names = {name: f"{other}.{name}" if name in taken else name for name in two.copy.columns}
+        child = Side(table, one.copy, {name: name for name in one.copy.columns})
+        return join(child, Side(other, two.copy, names), _between(one, two, other))
+
+    def _table(self, name: str) -> LinkedTable:
+        if name not in self._tables:
+            close = nearest(name, list(self._tables))
+            raise SourceError(f"there is no table {name!r}{close}; tables: {', '.join(self)}")
+        return self._tables[name]
+
+    def __repr__(self) -> str:
+        return f"LinkedCopy({', '.join(self)})"
+
+
+def _between(one: LinkedTable, two: LinkedTable, other: str) -> NoiseBetween:
+    """Return what the metadata of a table states of its noise with that of another.
+
+    Raises SourceError if it does not state it.
+    """
+    noise = {}
+    theirs = {f"{other}.{c.source or name}": name for name, c in two.stated.columns.items()}
+    noisy = [name for name, column in two.copy.columns.items() if column.noise]
+    for name, column in one.copy.columns.items():
+        stated = one.stated.column(name).noise_with or {}
+        known = {theirs[key]: N for key, N in stated.items() if key in theirs}
+        if column.noise and (lacking := [each for each in noisy if each not in known]):
+            raise SourceError(
+                f"the metadata does not state how the noise of {name!r} depends on that of "
+                f"{lacking[0]!r} of {other!r}: only a table with one row for each person can be "
+                "joined to another"
+            )
+        noise.update({(name, each): N for each, N in known.items()})
+    return noise

@@ -3,8 +3,7 @@
     _open_columns   what a copy shows without noise, F: columns, gaps, parts
     _revealed       what F reveals, by any function of it: _anova, _regressions, _variance_cells
     _whole_copy     what all columns together leave hidden at each level: THE FORMULA
-    _joint          that, measured from sampled rows (_joint_sample, _covariances, _computed,
-                    _remedies)
+    _joint          that, measured from sampled rows (_joint_sample, _computed)
     _hidden         that, as it is recorded and put into words
     _row_order      what the order of the rows reveals, near and far (_distant_rows, _ties)
     _edition_order  and that of rows of several editions
@@ -37,7 +36,6 @@ from cornerwave.privacy._coalition_document import (
     coalition_parts,
     coalition_verdict,
 )
-from cornerwave.privacy._covariances import semidefinite
 from cornerwave.privacy._declared_unit import as_nested, find_above, find_better
 from cornerwave.privacy._distant_rows import DistantRows
 from cornerwave.privacy._edition_order import FIRST, FirstRows
@@ -50,7 +48,6 @@ from cornerwave.privacy._hidden import (
     Remedy,
     unreachable,
 )
-from cornerwave.privacy._identifiers import names_a_thing
 from cornerwave.privacy._joint import (
     close_pairs,
     hidden_at,
@@ -58,7 +55,14 @@ from cornerwave.privacy._joint import (
     measure_hidden,
     shares_of_persons,
 )
-from cornerwave.privacy._joint_sample import NUMBERS, Computed, Coordinate, JointSample, indicators
+from cornerwave.privacy._joint_sample import (
+    NUMBERS,
+    Computed,
+    Coordinate,
+    JointSample,
+    indicators,
+    semidefinite,
+)
 from cornerwave.privacy._open_columns import MOST_VALUES, OpenColumn, Shown, standardised
 from cornerwave.privacy._persons import PersonRows, hidden_of_persons
 from cornerwave.privacy._revealed import reveal
@@ -71,7 +75,7 @@ from cornerwave.privacy._row_order import (
     left_hidden,
 )
 from cornerwave.privacy._ties import Ties
-from cornerwave.privacy._unit import LEAST_PERSONS, Looked, Unit
+from cornerwave.privacy._unit import LEAST_PERSONS, Looked, Unit, names_a_thing
 from cornerwave.privacy._unit_rows import UnitColumns, UnitRows
 from cornerwave.privacy._units import find_units
 

@@ -22,8 +22,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from cornerwave.arrays import Flags, Floats
-from cornerwave.privacy._covariances import Covariances, significant
-from cornerwave.privacy._joint_sample import Computed, Coordinate
+from cornerwave.privacy._joint_sample import Computed, Coordinate, Covariances, significant
 from cornerwave.privacy._open_columns import OpenColumn
 from cornerwave.privacy._revealed import reveal
 

@@ -40,8 +40,7 @@ from cornerwave.privacy._groups import (
     left_of_mean,
     left_of_value,
 )
-from cornerwave.privacy._identifiers import names_a_thing
-from cornerwave.privacy._unit import PART, SAME, Agreeing, Looked, Unit
+from cornerwave.privacy._unit import PART, SAME, Agreeing, Looked, Unit, names_a_thing
 
 ALPHA = 1e-6
 """The probability that rows are reported to belong together which do not."""

@@ -31,21 +31,22 @@ import numpy as np
 
 from cornerwave.arrays import Flags, Floats, Ints
 from cornerwave.levels import LATTICE
-from cornerwave.privacy._cell_covariances import CellCovariances, CellsOfSome, Drawn
 from cornerwave.privacy._computed import ComputedColumns
-from cornerwave.privacy._covariances import (
+from cornerwave.privacy._hidden import MostRevealing
+from cornerwave.privacy._joint_sample import (
+    NUMBERS,
     VANISHING,
+    Coordinate,
     Covariances,
+    JointSample,
     pseudo_inverse,
     semidefinite,
     significant,
     with_reach,
 )
-from cornerwave.privacy._hidden import MostRevealing
-from cornerwave.privacy._joint_sample import NUMBERS, Coordinate, JointSample
 from cornerwave.privacy._open_columns import OpenColumn, Shown
 from cornerwave.privacy._revealed import Residuals, reveal, with_revealing_parts
-from cornerwave.privacy._variance_cells import variance_cells
+from cornerwave.privacy._variance_cells import CellCovariances, CellsOfSome, Drawn, variance_cells
 
 CELL_LEVELS, MANY = 24, 96
 """Levels at which cells are looked at, and a third of them if there are so many coordinates."""

@@ -2,7 +2,7 @@
 
 Unless the owner chooses otherwise it looks like the table, where that is free.
 
-Columns vary as much as those of the table (columns/_spread.py). Whole numbers, decimals, floats
+Columns vary as much as those of the table (columns/_finish.py). Whole numbers, decimals, floats
 of so many decimals, dates and timestamps are rounded to their own step if
 
     noise deviation >= step,   and the type's ends lie out of the noise's reach.

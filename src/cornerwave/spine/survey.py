@@ -52,8 +52,7 @@ from cornerwave.columns import (
 from cornerwave.moments import Moments
 from cornerwave.privacy import FIRST, UnitColumns
 from cornerwave.reuse import Cells, Learned, TableMarks, kept_of
-from cornerwave.spine.nesting import Nesting
-from cornerwave.spine.person_counts import Holders, all_holders, holders_of
+from cornerwave.spine.person_counts import Holders, Nesting, all_holders, holders_of
 from cornerwave.spine.person_sample import PersonSample, PersonValues, unit_hashes
 from cornerwave.spine.rows import Group, RowSecrets, row_times
 from cornerwave.spine.sample import ALL, Sample, hash_limit, knot_weights, rank_draws, row_hashes
