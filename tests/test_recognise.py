@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cornerwave.inspection import _recognise, draft, inspect
+from cornerwave.inspection import _texts, draft, inspect
 from cornerwave.inspection._words import words_of
 from cornerwave.sources import open_source
 from cornerwave.vault import Vault
@@ -300,17 +300,17 @@ def test_long_texts_without_a_space_are_looked_at_in_good_time(tmp_path):
 
 def test_no_more_of_a_text_is_looked_at_than_its_beginning(monkeypatch):
     seen = []
-    monkeypatch.setattr(_recognise, "_SURE", ((lambda text: seen.append(len(text)), "nothing"),))
+    monkeypatch.setattr(_texts, "_SURE", ((lambda text: seen.append(len(text)), "nothing"),))
     texts = pa.array(["x" * (10 * n) for n in range(1, 300)] + ["é" * 5000])
     inspect(open_source(pa.table({"cell": texts})))
-    assert max(seen) == _recognise.LETTERS
+    assert max(seen) == _texts.LETTERS
 
 
 @given(st.text(alphabet="aZ9_.+-@ é,", max_size=14))
 def test_an_address_is_found_wherever_it_begins(text):
     """A pattern that tries every place finds the same."""
     anywhere = re.search(r"[\w.+-]+@[\w-]+(\.[\w-]+)+", text)
-    found = _recognise._EMAIL.search(text)
+    found = _texts._EMAIL.search(text)
     assert (found and found.span()) == (anywhere and anywhere.span())
 
 

@@ -8,8 +8,9 @@ import pytest
 
 from cornerwave.audit import ALPHA, CATEGORY_CHECKS, MIXED_CHECKS, NUMBER_CHECKS
 from cornerwave.audit._audit import SHARE
-from cornerwave.audit._category_checks import CATEGORY_FAMILIES, MIXED_FAMILIES
+from cornerwave.audit._category_checks import CATEGORY_FAMILIES
 from cornerwave.audit._chance import chi_square_tail, t_limit, z_limit
+from cornerwave.audit._mixed_checks import MIXED_FAMILIES
 from cornerwave.audit._number_checks import NUMBER_FAMILIES
 from cornerwave.audit._sums import Statistics, step_of, steps_of, steps_still
 from cornerwave.audit._whole import WHOLE_FAMILIES

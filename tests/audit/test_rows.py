@@ -9,9 +9,10 @@ import pytest
 
 from cornerwave.audit._category_checks import VALUE_BINS, depends, table_of
 from cornerwave.audit._chance import Ranks, bernstein, morton
+from cornerwave.audit._repeats import BITS, log_odds
 from cornerwave.audit._row_checks import scales_of
 from cornerwave.audit._rows import Kept
-from cornerwave.audit._steps import BITS, Expected, log_odds
+from cornerwave.audit._steps import Expected
 from cornerwave.audit._sums import Layout
 from tests.audit.releases import gaussian, white
 from tests.scores import z_bound

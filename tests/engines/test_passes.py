@@ -11,8 +11,9 @@ import pytest
 from cornerwave.choices import Choices
 from cornerwave.columns import decide
 from cornerwave.engines import batch_order, check_order
+from cornerwave.engines._checks import order_of
 from cornerwave.engines._on_worker import packed, sent, unpacked
-from cornerwave.engines._passes import Block, SurveyPass, order_of, registered_rows
+from cornerwave.engines._passes import Block, SurveyPass, registered_rows
 from cornerwave.errors import ColumnError, SourceChanged, SourceError, SourceLost
 from cornerwave.spine.rows import RowSecrets
 from cornerwave.spine.survey import Sampler, Surveyor

@@ -23,7 +23,8 @@ from typing import Any
 import numpy as np
 
 from cornerwave.arrays import Floats
-from cornerwave.audit._alignment import Aligned, AlignedRows
+from cornerwave.audit._alignment import Aligned
+from cornerwave.audit._blocks import AlignedRows
 from cornerwave.audit._chance import Check, Family, Ranks, sure_limit, z_limit
 from cornerwave.audit._row_checks import normal_fit
 from cornerwave.audit._rows import Kept, normal_shares, room_for, within

@@ -24,12 +24,7 @@ from cornerwave.arrays import Floats
 from cornerwave.attack import LEAST_KNOWN, KnownRows, attack_rows, left_by_posterior
 from cornerwave.audit._alignment import Aligned
 from cornerwave.audit._apart import APART_FAMILIES, ApartEvidence
-from cornerwave.audit._category_checks import (
-    CATEGORY_FAMILIES,
-    MIXED_FAMILIES,
-    CategoryEvidence,
-    MixedEvidence,
-)
+from cornerwave.audit._category_checks import CATEGORY_FAMILIES, CategoryEvidence
 from cornerwave.audit._chance import (
     ALPHA,
     LEAST_ROWS,
@@ -39,19 +34,19 @@ from cornerwave.audit._chance import (
     run_all,
 )
 from cornerwave.audit._coalitions import Gain, Posterior, attack_sample, hidden, measure_gains
-from cornerwave.audit._derived import DERIVED_FAMILIES, DerivedEvidence
 from cornerwave.audit._everything import gather_everything
+from cornerwave.audit._exposed import Exposed, ExposurePass
 from cornerwave.audit._guesses import CategoriesRead, CategoryCodes, Guessed, Guesses, guess_all
 from cornerwave.audit._linked import LINKED_FAMILIES, WORDS, LinkedAudit, LinkedEvidence
-from cornerwave.audit._number_checks import FAMILIES_IN_TIME, NUMBER_FAMILIES
-from cornerwave.audit._numbers import (
-    Exposed,
-    ExposurePass,
-    NumberEvidence,
-    NumbersRead,
-    too_few,
+from cornerwave.audit._linked_view import PersonsBeside
+from cornerwave.audit._mixed_checks import (
+    DERIVED_FAMILIES,
+    MIXED_FAMILIES,
+    DerivedEvidence,
+    MixedEvidence,
 )
-from cornerwave.audit._other_tables import PersonsBeside
+from cornerwave.audit._number_checks import FAMILIES_IN_TIME, NUMBER_FAMILIES
+from cornerwave.audit._numbers import NumberEvidence, NumbersRead, too_few
 from cornerwave.audit._row_checks import check_order
 from cornerwave.audit._stated import with_metadata
 from cornerwave.audit._sums import Statistics

@@ -14,8 +14,9 @@ import numpy as np
 
 from cornerwave import sizes
 from cornerwave.arrays import Floats, Ints
-from cornerwave.audit._alignment import BLOCK_ROWS, Aligned
+from cornerwave.audit._alignment import Aligned
 from cornerwave.audit._apart import ApartEvidence
+from cornerwave.audit._blocks import BLOCK_ROWS
 from cornerwave.audit._category_checks import CategoryEvidence
 from cornerwave.audit._guesses import CategoriesRead
 from cornerwave.audit._numbers import NumbersRead

@@ -28,7 +28,8 @@ import numpy as np
 
 from cornerwave import sizes
 from cornerwave.arrays import Codes, Flags, Floats, Ints
-from cornerwave.audit._alignment import Aligned, AlignedCategories
+from cornerwave.audit._alignment import Aligned
+from cornerwave.audit._blocks import AlignedCategories
 from cornerwave.audit._chance import z_limit
 from cornerwave.audit._rows import Kept
 from cornerwave.choices import MARGINAL, UNIFORM

@@ -12,7 +12,7 @@ rows m, and means and rows over m, since fewer rows reveal less. Categories ente
 coordinates (_attacks), and for them the vote counts too: the value that the copy shows in most of
 the person's rows. All copies together are one more adversary: they must not hide less than the best
 of them states. Copies of other tables of the same persons reveal more: what they show of a
-person counts too (_other_tables).
+person counts too (_linked_view).
 
 Of persons in households, in whole ones by someone who knows which they are, two more:
 
@@ -41,27 +41,31 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from cornerwave.arrays import Floats, Ints, lengths_of
+from cornerwave.arrays import Floats, Ints
 from cornerwave.audit._alignment import Aligned
 from cornerwave.audit._attacks import Target
 from cornerwave.audit._chance import ALPHA, LEAST_ROWS, Check, Family
 from cornerwave.audit._everything import gather_rows
-from cornerwave.audit._fits import boost, ridge, split, standard
-from cornerwave.audit._other_tables import PersonsBeside
+from cornerwave.audit._fits import boost, ridge, standard
+from cornerwave.audit._linked_view import (
+    APART,
+    CHANGE,
+    GROUP,
+    MEAN,
+    VALUE,
+    LinkedView,
+    PersonsBeside,
+    vote,
+)
+from cornerwave.audit._membership import History
 from cornerwave.audit._whole import Left, Loss, WholeEvidence
 from cornerwave.choices import KEPT, SHUFFLE
 
 MOST_LINKED_ROWS, MOST_OF_ONE = 1 << 15, 256
 """So many rows of persons are looked at, at most, and of one person."""
 
-MOST_LINKED = 48
-"""Coordinates of a copy that estimate a column, its own and those closest to it in the copy."""
-
 MOST_TIMES, NOTHING = 48, 1e-12
 """Times that are distinguished at most, and a share of a variance that is rounding."""
-
-VALUE, MEAN, CHANGE = "value", "mean", "change"
-GROUP, APART = "group", "apart"
 
 WORDS = {
     VALUE: "each value",
@@ -71,200 +75,11 @@ WORDS = {
     APART: "a difference between persons of a household",
 }
 
-SAME = 1e-12
-"""Means that differ by a smaller share of the largest are the same."""
-
 LEARNED_COLUMNS, LEARNED_LINKED_ROWS = 8, 1 << 14
 """Boosting estimates so many columns, in so many rows."""
 
-
 LinkedLeft = tuple[tuple[int, ...], Left]
 """Copies, and what they leave of a column; its `attack` is what was estimated."""
-
-
-@dataclass(frozen=True)
-class History:
-    """The rows of some persons, sorted by person, and by time if they are `in_time`.
-
-    `outer` are the same rows by household, if persons belong to some.
-    """
-
-    person: Ints
-    in_time: bool = False
-    outer: "History | None" = None
-
-    @cached_property
-    def household(self) -> Ints:
-        """The household of each person; without these the person itself."""
-        if self.outer is None:
-            return np.arange(len(self.starts))
-        return np.searchsorted(self.outer.starts, self.starts, side="right") - 1
-
-    @cached_property
-    def persons(self) -> Ints:
-        """How many persons each household has."""
-        return np.bincount(self.household)
-
-    @cached_property
-    def other_person(self) -> Ints:
-        """The next person of the household of each person, in a circle."""
-        first = np.cumsum(self.persons) - self.persons
-        last = first + self.persons - 1
-        following = np.arange(1, len(self.starts) + 1)
-        following[last] = first
-        return following
-
-    def apart(self, rows: Floats) -> Floats:
-        """Return the means (k, persons) less those of other persons, NaN where there is none."""
-        means = self.means(rows)
-        alone = self.other_person == np.arange(len(self.starts))
-        differences = means - means[:, self.other_person]
-        rounding = SAME * np.nanmax(np.abs(means), axis=1, keepdims=True, initial=0.0)
-        return np.where(alone, np.nan, np.where(np.abs(differences) <= rounding, 0.0, differences))
-
-    def of_households(self, rows: Floats) -> Floats:
-        """Return what households have in common (k, households), by rows (d, n)."""
-        assert self.outer is not None
-        means, each = self.outer.means(rows), self.means(rows)
-        of_persons = np.array([np.bincount(self.household, row) for row in each]) / self.persons
-        few, lone = 1 / self.outer.sizes, 1 / self.persons
-        return np.vstack([means, means * few, means * lone, of_persons, few[None], lone[None]])
-
-    @cached_property
-    def starts(self) -> Ints:
-        """Where each person's rows begin."""
-        return np.flatnonzero(np.append(True, self.person[1:] != self.person[:-1]))
-
-    @cached_property
-    def sizes(self) -> Ints:
-        """How many rows each person has."""
-        return lengths_of(self.starts, len(self.person))
-
-    def means(self, rows: Floats) -> Floats:
-        """Return the mean (k, persons) of what is there of rows (k, n); NaN where nothing is."""
-        held = np.isfinite(rows)
-        count = np.add.reduceat(held.astype(np.float64), self.starts, axis=1)
-        total = np.add.reduceat(np.where(held, rows, 0.0), self.starts, axis=1)
-        return np.where(count > 0, total / np.maximum(count, 1), np.nan)
-
-    def spread(self, persons: Floats) -> Floats:
-        """Return what persons have (k, persons) in each of their rows, (k, n)."""
-        return np.repeat(persons, self.sizes, axis=1)
-
-    @cached_property
-    def place(self) -> Ints:
-        """The place of each row among those of its person, from 0."""
-        return np.arange(len(self.person)) - np.repeat(self.starts, self.sizes)
-
-    def shifted(self, rows: Floats, by: int) -> Floats:
-        """Return the rows (k, n) that come `by` places later in the file, in a circle."""
-        return rows[:, self._later(by)]
-
-    def _later(self, by: int) -> Ints:
-        sizes = np.repeat(self.sizes, self.sizes)
-        to = (self.place + by) % sizes
-        if self.in_time:  # at the ends, as in a mirror: the last row is far from the first
-            inside = (self.place + by >= 0) & (self.place + by < sizes)
-            to = np.where(inside, self.place + by, (self.place - by) % sizes)
-        return np.arange(len(self.person)) - self.place + to
-
-    @cached_property
-    def other(self) -> Ints:
-        """Another row of each row's person: the next in time, or one chosen by chance; itself if
-        there is none.
-        """
-        if self.in_time:
-            return self._later(1)
-        chance = np.random.default_rng(len(self.person)).random(len(self.person))
-        mixed = np.lexsort((chance, self.person))
-        other = np.empty(len(mixed), dtype=np.int64)
-        other[mixed] = mixed[self._later(1)]
-        return other
-
-    def changes(self, rows: Floats) -> Floats:
-        """Return the differences (k, n) of rows and others, NaN where there is no other."""
-        alone = np.repeat(self.sizes == 1, self.sizes)
-        return np.where(alone, np.nan, rows - rows[:, self.other])
-
-    @cached_property
-    def part(self) -> Ints:
-        """The part that each row is in: all rows of a person, or household, in one."""
-        if self.outer is not None:
-            return self.outer.part
-        return np.repeat(split(len(self.sizes)), self.sizes)
-
-
-@dataclass(frozen=True)
-class LinkedView:
-    """What an adversary sees: coordinates (k, n) by column, and the votes of categories."""
-
-    history: History
-    columns: Mapping[str, Floats]
-    votes: Mapping[str, Floats]
-    beside: Floats = field(default_factory=lambda: np.empty((0, 0)))
-    """What copies of other tables show of the persons (k, persons), NaN where nothing."""
-    outer_votes: Mapping[str, Floats] = field(default_factory=dict)
-    """The votes of households."""
-
-    def near(self, name: str) -> list[str]:
-        """Return a column, then the others, closest first, as many as have room."""
-        target = standard(_filled(self.columns[name]))
-        closeness = {
-            other: float(np.abs(target @ standard(_filled(rows)).T).max(initial=0.0))
-            for other, rows in self.columns.items()
-            if other != name
-        }
-        names, room = [name], MOST_LINKED - len(self.columns[name])
-        for other in sorted(closeness, key=lambda each: -closeness[each]):
-            if (room := room - len(self.columns[other])) >= 0:
-                names.append(other)
-        return names
-
-    def features(self, name: str, kind: str, *, ordered: bool) -> Floats:
-        """Return what a column is estimated from, (d, n); for means of persons, (d, persons), and
-        of households, (d, households).
-
-        If rows are `ordered`, those around each count, and its place.
-        """
-        names, history = self.near(name), self.history
-        rows = np.vstack([_filled(self.columns[each]) for each in names])
-        target = _filled(self.columns[name])
-        one_of_m = 1 / history.sizes
-        means = history.means(rows)
-        votes = [self.votes[each] for each in names if each in self.votes]
-        of_person = [means, means * one_of_m, one_of_m[None], *votes]
-        if len(self.beside):
-            of_person += [_filled(self.beside), np.isfinite(self.beside[-1:])]
-        if history.outer is not None:
-            votes = [self.outer_votes[each] for each in names if each in self.outer_votes]
-            of_outer = np.vstack([history.of_households(rows), *votes])
-            if kind == GROUP:
-                return standard(of_outer)
-            of_person.append(of_outer[:, history.household])
-        if kind == APART:
-            of_person.append(means[:, history.other_person])
-        if kind in (MEAN, APART):
-            return standard(np.vstack(of_person))
-        few = history.spread(one_of_m[None])
-        parts = [rows, rows * few, history.spread(np.vstack(of_person)), rows[:, history.other]]
-        if history.in_time:
-            parts += [history.shifted(rows, -1)]
-        if ordered:
-            place, last = history.place, np.repeat(history.sizes, history.sizes) - 1
-            parts += [
-                history.shifted(rows, 1),
-                *(history.shifted(target, by) for by in (-2, -1, 2)),
-            ]
-            parts += [np.stack([place, place * few[0], place == 0, place == last])]
-        return standard(np.vstack(parts))
-
-
-def _filled(rows: Floats) -> Floats:
-    """Return rows (k, n) about their means, 0 where they are missing."""
-    held = np.isfinite(rows)
-    count = np.maximum(held.sum(axis=1, keepdims=True), 1)
-    centre = np.where(held, rows, 0.0).sum(axis=1, keepdims=True) / count
-    return np.where(held, rows - centre, 0.0)
 
 
 @dataclass(frozen=True)
@@ -364,10 +179,10 @@ class LinkedEvidence:
     def _shown(self, i: int) -> LinkedView:
         columns = self.everything.shown_columns(i)
         categories = [each.name for each in self.everything.categories[0]]
-        votes = {name: _vote(self.history, columns[name]) for name in categories}
+        votes = {name: vote(self.history, columns[name]) for name in categories}
         beside = self.beside[i] if self.beside else np.empty((0, 0))
         outer = self.history.outer
-        of_outer = {name: _vote(outer, columns[name]) for name in categories if outer}
+        of_outer = {name: vote(outer, columns[name]) for name in categories if outer}
         return LinkedView(self.history, columns, votes, beside, of_outer)
 
     def targets(self, kind: str) -> dict[str, Target]:
@@ -563,12 +378,6 @@ def less_time(values: Floats, when: Ints, history: History) -> Floats:
         none = np.nanvar(left) <= NOTHING * np.nanvar(numbers) if held.any() else True
         row[:] = np.where(held, 0.0 if none else left, np.nan)
     return out
-
-
-def _vote(history: History, rows: Floats) -> Floats:
-    """Return the coordinates (k, persons) of the value that most of a person's rows show."""
-    means = np.nan_to_num(history.means(rows), nan=-np.inf)
-    return np.asarray(means == means.max(axis=0), dtype=np.float64)
 
 
 def linked(evidence: LinkedEvidence, alpha: float) -> Iterator[Check]:

@@ -2,7 +2,8 @@
 
 The rows of a person share a part of their noise, so checks that take rows to be independent look
 at one row of each person, chosen by chance: its noise is that of any row, and independent of the
-others'. What copies hide of a person is measured in all rows of some of them (_linked).
+others'. What copies hide of a person is measured in all rows of some of them (_linked), their
+history.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,7 +13,8 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from cornerwave.arrays import Floats, Ints
+from cornerwave.arrays import Floats, Ints, lengths_of
+from cornerwave.audit._fits import split
 from cornerwave.columns import one_chunk
 from cornerwave.sources import Source
 
@@ -125,3 +127,123 @@ def rows_at(source: Source, places: Ints) -> Source:
             start += batch.num_rows
 
     return replace(source, open=read, parts=(), rows=len(places))
+
+
+# --------------------------------------------------------------------------------------------------
+# All rows of some persons.
+
+
+SAME = 1e-12
+"""Means that differ by a smaller share of the largest are the same."""
+
+
+@dataclass(frozen=True)
+class History:
+    """The rows of some persons, sorted by person, and by time if they are `in_time`.
+
+    `outer` are the same rows by household, if persons belong to some.
+    """
+
+    person: Ints
+    in_time: bool = False
+    outer: "History | None" = None
+
+    @cached_property
+    def household(self) -> Ints:
+        """The household of each person; without these the person itself."""
+        if self.outer is None:
+            return np.arange(len(self.starts))
+        return np.searchsorted(self.outer.starts, self.starts, side="right") - 1
+
+    @cached_property
+    def persons(self) -> Ints:
+        """How many persons each household has."""
+        return np.bincount(self.household)
+
+    @cached_property
+    def other_person(self) -> Ints:
+        """The next person of the household of each person, in a circle."""
+        first = np.cumsum(self.persons) - self.persons
+        last = first + self.persons - 1
+        following = np.arange(1, len(self.starts) + 1)
+        following[last] = first
+        return following
+
+    def apart(self, rows: Floats) -> Floats:
+        """Return the means (k, persons) less those of other persons, NaN where there is none."""
+        means = self.means(rows)
+        alone = self.other_person == np.arange(len(self.starts))
+        differences = means - means[:, self.other_person]
+        rounding = SAME * np.nanmax(np.abs(means), axis=1, keepdims=True, initial=0.0)
+        return np.where(alone, np.nan, np.where(np.abs(differences) <= rounding, 0.0, differences))
+
+    def of_households(self, rows: Floats) -> Floats:
+        """Return what households have in common (k, households), by rows (d, n)."""
+        assert self.outer is not None
+        means, each = self.outer.means(rows), self.means(rows)
+        of_persons = np.array([np.bincount(self.household, row) for row in each]) / self.persons
+        few, lone = 1 / self.outer.sizes, 1 / self.persons
+        return np.vstack([means, means * few, means * lone, of_persons, few[None], lone[None]])
+
+    @cached_property
+    def starts(self) -> Ints:
+        """Where each person's rows begin."""
+        return np.flatnonzero(np.append(True, self.person[1:] != self.person[:-1]))
+
+    @cached_property
+    def sizes(self) -> Ints:
+        """How many rows each person has."""
+        return lengths_of(self.starts, len(self.person))
+
+    def means(self, rows: Floats) -> Floats:
+        """Return the mean (k, persons) of what is there of rows (k, n); NaN where nothing is."""
+        held = np.isfinite(rows)
+        count = np.add.reduceat(held.astype(np.float64), self.starts, axis=1)
+        total = np.add.reduceat(np.where(held, rows, 0.0), self.starts, axis=1)
+        return np.where(count > 0, total / np.maximum(count, 1), np.nan)
+
+    def spread(self, persons: Floats) -> Floats:
+        """Return what persons have (k, persons) in each of their rows, (k, n)."""
+        return np.repeat(persons, self.sizes, axis=1)
+
+    @cached_property
+    def place(self) -> Ints:
+        """The place of each row among those of its person, from 0."""
+        return np.arange(len(self.person)) - np.repeat(self.starts, self.sizes)
+
+    def shifted(self, rows: Floats, by: int) -> Floats:
+        """Return the rows (k, n) that come `by` places later in the file, in a circle."""
+        return rows[:, self._later(by)]
+
+    def _later(self, by: int) -> Ints:
+        sizes = np.repeat(self.sizes, self.sizes)
+        to = (self.place + by) % sizes
+        if self.in_time:  # at the ends, as in a mirror: the last row is far from the first
+            inside = (self.place + by >= 0) & (self.place + by < sizes)
+            to = np.where(inside, self.place + by, (self.place - by) % sizes)
+        return np.arange(len(self.person)) - self.place + to
+
+    @cached_property
+    def other(self) -> Ints:
+        """Another row of each row's person: the next in time, or one chosen by chance; itself if
+        there is none.
+        """
+        if self.in_time:
+            return self._later(1)
+        chance = np.random.default_rng(len(self.person)).random(len(self.person))
+        mixed = np.lexsort((chance, self.person))
+        other = np.empty(len(mixed), dtype=np.int64)
+        other[mixed] = mixed[self._later(1)]
+        return other
+
+    def changes(self, rows: Floats) -> Floats:
+        """Return the differences (k, n) of rows and others, NaN where there is no other."""
+        alone = np.repeat(self.sizes == 1, self.sizes)
+        return np.where(alone, np.nan, rows - rows[:, self.other])
+
+    @cached_property
+    def part(self) -> Ints:
+        """The part that each row is in: all rows of a person, or household, in one."""
+        if self.outer is not None:
+            return self.outer.part
+        return np.repeat(split(len(self.sizes)), self.sizes)

@@ -29,7 +29,8 @@ from cornerwave import attack
 from cornerwave import document as doc
 from cornerwave.arrays import Floats, Ints
 from cornerwave.attack import Knowledge
-from cornerwave.audit._alignment import Aligned, AlignedRows
+from cornerwave.audit._alignment import Aligned
+from cornerwave.audit._blocks import AlignedRows
 from cornerwave.audit._chance import refuse_overflow
 from cornerwave.audit._guesses import GuessedCells, guess_cells
 from cornerwave.audit._stated import with_metadata

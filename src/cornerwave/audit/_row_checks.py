@@ -20,7 +20,8 @@ from typing import Any
 import numpy as np
 
 from cornerwave.arrays import Floats, Ints
-from cornerwave.audit._alignment import BLOCK_ROWS, Aligned
+from cornerwave.audit._alignment import Aligned
+from cornerwave.audit._blocks import BLOCK_ROWS
 from cornerwave.audit._chance import (
     LEAST_ROWS,
     Check,
@@ -33,8 +34,9 @@ from cornerwave.audit._chance import (
     z_limit,
 )
 from cornerwave.audit._numbers import NumberEvidence
+from cornerwave.audit._repeats import log_odds
 from cornerwave.audit._rows import View
-from cornerwave.audit._steps import log_odds, step_covariance
+from cornerwave.audit._steps import step_covariance
 from cornerwave.choices import KEEP_ORDER
 from cornerwave.privacy import MATTERS, RowOrder
 

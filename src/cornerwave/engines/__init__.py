@@ -12,14 +12,8 @@ differences  two editions of a table, compared
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from cornerwave.engines._passes import (
-    BatchSurveyor,
-    SamplePass,
-    batch_order,
-    check_order,
-    constants_of,
-    survey_batch,
-)
+from cornerwave.engines._checks import batch_order, check_order
+from cornerwave.engines._passes import BatchSurveyor, SamplePass, constants_of, survey_batch
 from cornerwave.errors import SourceError
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ import numpy as np
 from cornerwave import sizes
 from cornerwave.arrays import Ids, Words, places_among
 from cornerwave.columns import Schema
-from cornerwave.engines._passes import not_unique, repeated_ids
+from cornerwave.engines._checks import not_unique
+from cornerwave.engines._passes import repeated_ids
 from cornerwave.sources import Source
 from cornerwave.spine.rows import RowSecrets, row_ids
 

@@ -25,6 +25,7 @@ import pyarrow as pa
 
 from cornerwave.choices import SHUFFLE
 from cornerwave.columns import Fingerprint, Schema
+from cornerwave.engines._checks import not_unique
 from cornerwave.engines._jobs import (
     KEY_RANGES,
     BucketJob,
@@ -46,7 +47,7 @@ from cornerwave.engines._on_worker import (
     unpacked,
     unpacked_error,
 )
-from cornerwave.engines._passes import Block, not_unique, seen_in
+from cornerwave.engines._passes import Block, seen_in
 from cornerwave.engines._shuffle import bucket_count
 from cornerwave.engines.sorted_keys import KeepKeys, KeyRanges
 from cornerwave.errors import ClusterError, ColumnError, CornerwaveError, ExtraMissing, SourceError

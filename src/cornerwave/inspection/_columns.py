@@ -26,18 +26,14 @@ from cornerwave.columns import (
 )
 from cornerwave.errors import ColumnError, SourceError
 from cornerwave.inspection._recognise import (
-    DROP_OR_KEY,
-    FEW_CODES,
-    IDENTIFIER,
     NEARLY_UNIQUE,
     ZERO_HEAVY,
-    Recognised,
-    Seen,
     code_for_missing,
     recognise,
     zeros,
 )
 from cornerwave.inspection._scales import RANK, DraftedScale, drafted_scale
+from cornerwave.inspection._seen import DROP_OR_KEY, FEW_CODES, IDENTIFIER, Recognised, Seen
 from cornerwave.moments import Moments
 from cornerwave.noise import factor
 from cornerwave.privacy import RowOrder

@@ -24,7 +24,7 @@ from cornerwave.inspection._common_units import (
     matches_in,
 )
 from cornerwave.inspection._inspected import Inspection, Look, inspected_with
-from cornerwave.inspection._recognise import IDENTIFIER
+from cornerwave.inspection._seen import IDENTIFIER
 from cornerwave.inspection._unit_draft import PROPOSED, naming_in
 from cornerwave.privacy import names_a_thing
 from cornerwave.reuse import TableMarks, related, repeated

@@ -17,7 +17,7 @@ from cornerwave.choices import CATEGORY, DECIDE, DOES, DROPPED, PERTURBED, UNIT,
 from cornerwave.columns import Column, Schema, is_number, unit_of
 from cornerwave.inspection._columns import ColumnReport
 from cornerwave.inspection._disclosure import KNOWN
-from cornerwave.inspection._recognise import IDENTIFIER, OF_THINGS
+from cornerwave.inspection._seen import IDENTIFIER, OF_THINGS
 from cornerwave.privacy import (
     Looked,
     Unit,
