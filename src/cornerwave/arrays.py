@@ -1,5 +1,6 @@
 """The kinds of arrays that the whole package speaks of, each defined here once."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,9 @@ Flags = NDArray[np.bool_]
 
 Words = NDArray[np.uint64]
 """64-bit words, as ciphers and hashes take and give them."""
+
+LARGEST_WORD = np.uint64(0xFFFF_FFFF_FFFF_FFFF)
+"""All 64 bits set: no word is larger."""
 
 Ids = NDArray[np.uint64]
 """Row ids: shape (rows, 2), the low and the high half of 128 bits."""
@@ -52,3 +56,13 @@ def lengths_of(starts: Ints, rows: int) -> Ints:
     array([3, 1, 2])
     """
     return np.diff(np.append(starts, rows))
+
+
+def normal_shares(z: Floats) -> Floats:
+    """Return P(N(0, 1) < z) for each of some numbers.
+
+    >>> normal_shares(np.array([-np.inf, 0.0, np.inf])).tolist()
+    [0.0, 0.5, 1.0]
+    """
+    # 1 - Phi(-z), by the complement: exact to the last digits far down
+    return np.asarray(np.frompyfunc(math.erfc, 1, 1)(-z / math.sqrt(2)), dtype=np.float64) / 2

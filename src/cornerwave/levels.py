@@ -20,6 +20,10 @@ from fractions import Fraction
 from cornerwave.errors import LevelError
 
 THOUSANDTHS = 1000
+
+HALF = THOUSANDTHS // 2
+"""Privacy 0.5, in thousandths."""
+
 LATTICE = tuple(k / (THOUSANDTHS - k) for k in range(1, THOUSANDTHS))
 """The noise of every level of the lattice, ascending: entry k - 1 has privacy k/1000."""
 

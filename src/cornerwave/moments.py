@@ -32,6 +32,9 @@ from cornerwave.errors import SourceError, spelled
 LARGEST = 1e140
 """Sums of squares of values beyond this overflow."""
 
+LARGEST_COMPARED = 1e70
+"""Fourth powers of larger values overflow: standard errors of variances need them."""
+
 LEAST_VARIANCE = 1e-290
 """Below this the variance of a column, or its covariances, lose digits to underflow."""
 

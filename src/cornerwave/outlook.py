@@ -17,7 +17,7 @@ from cornerwave import document as doc
 from cornerwave.arrays import Floats
 from cornerwave.columns import listed
 from cornerwave.document import seconds_of, span_of
-from cornerwave.levels import LINEAR, THOUSANDTHS, Level, Privacy
+from cornerwave.levels import HALF, LINEAR, THOUSANDTHS, Level, Privacy
 from cornerwave.privacy import OF_HISTORY, CategoryDistribution, guess, unreachable
 from cornerwave.sources import Source
 from cornerwave.spine.frozen import BURIED, Frozen
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from cornerwave.editions import Edition
 
 SHOWN = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
-_HALF = NormalDist().inv_cdf(0.95)
+_HALF_WIDTH = NormalDist().inv_cdf(0.95)
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ def _outlook(
         level=level,
         hidden=hidden,
         within={
-            name: float(_HALF * deviation[name] * np.sqrt(hidden[name]))
+            name: float(_HALF_WIDTH * deviation[name] * np.sqrt(hidden[name]))
             for name in plain
             if name in hidden
         },
@@ -239,8 +239,8 @@ HIGH = 0.8
 """If so high a privacy is not possible, the reason is stated before anybody asks for it."""
 MOST_NAMED = 8
 """So many columns of which others reveal much are named."""
-HALF, NOISE_OF_HALF = 500, 1.0
-"""Privacy 0.5 in thousandths, and the noise that it takes where no column reveals another."""
+NOISE_OF_HALF = 1.0
+"""The noise that privacy 0.5 takes where no column reveals another."""
 MUCH = 0.2
 """A column that loses a larger share of what is hidden to its distribution is named."""
 LITTLE = 0.05

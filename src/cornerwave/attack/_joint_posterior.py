@@ -25,6 +25,7 @@ from cornerwave.arrays import Floats, Ints
 from cornerwave.attack._estimators import left_by_posterior
 from cornerwave.attack._llse import whitening
 from cornerwave.levels import LATTICE, retention
+from cornerwave.noise import MISSING
 from cornerwave.passes import in_threads
 from cornerwave.privacy import PLACES, JointShares, hidden_shares
 
@@ -39,7 +40,6 @@ KNOWN_CELLS = 1 << 18
 SAMPLE, PIECES = 1 << 13, 16
 """Values from which the distribution of a single column is known, and pieces of it: shares differ
 by less than 0.001 from those of 256 pieces."""
-MISSING = -1
 
 
 @dataclass(frozen=True)

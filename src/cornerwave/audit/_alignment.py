@@ -24,17 +24,22 @@ from cornerwave.audit._blocks import (
     BlockReading,
     side_by_side,
 )
-from cornerwave.audit._chance import LEAST_ROWS
+from cornerwave.audit._chance import LEAST_AUDITED
 from cornerwave.audit._membership import Persons, rows_at
 from cornerwave.audit._stated import Stated, by_source_names
 from cornerwave.choices import SHUFFLE
-from cornerwave.columns import AsLeft, SameSpread, category_type, is_number, is_text, one_chunk
+from cornerwave.columns import (
+    MOST_UNITS,
+    AsLeft,
+    SameSpread,
+    category_type,
+    is_number,
+    is_text,
+    one_chunk,
+)
 from cornerwave.errors import ColumnError, SourceError
 from cornerwave.passes import Found, Pass, Result, add_up
 from cornerwave.sources import Progress, Source, open_source, silent
-
-MOST_UNITS = 2
-"""Units of a table: persons, and the households that they belong to."""
 
 
 @dataclass(frozen=True)
@@ -113,10 +118,10 @@ class Aligned:
         """
         if self.persons is None:
             return self
-        if self.persons.count < LEAST_ROWS:
+        if self.persons.count < LEAST_AUDITED:
             raise SourceError(
                 f"{self.source.name} has {self.persons.count:,} values of {self.persons.unit!r}; "
-                f"an audit needs at least {LEAST_ROWS} persons"
+                f"an audit needs at least {LEAST_AUDITED} persons"
             )
         places = self.persons.one_row_each
         held = {each.name: getattr(self, each.name) for each in fields(Aligned)}

@@ -22,12 +22,12 @@ from typing import Any
 
 import numpy as np
 
-from cornerwave.arrays import Floats
+from cornerwave.arrays import Floats, normal_shares
 from cornerwave.audit._alignment import Aligned
 from cornerwave.audit._blocks import AlignedRows
 from cornerwave.audit._chance import Check, Family, Ranks, sure_limit, z_limit
 from cornerwave.audit._row_checks import normal_fit
-from cornerwave.audit._rows import Kept, normal_shares, room_for, within
+from cornerwave.audit._rows import Kept, room_for, within
 from cornerwave.audit._sums import means
 from cornerwave.columns import SAMPLE, Scale, knot_scores, rank_scale, share_ends, share_means
 from cornerwave.errors import ColumnError

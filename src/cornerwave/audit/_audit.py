@@ -27,7 +27,7 @@ from cornerwave.audit._apart import APART_FAMILIES, ApartEvidence
 from cornerwave.audit._category_checks import CATEGORY_FAMILIES, CategoryEvidence
 from cornerwave.audit._chance import (
     ALPHA,
-    LEAST_ROWS,
+    LEAST_AUDITED,
     Check,
     names_by_chance,
     refuse_overflow,
@@ -261,7 +261,7 @@ def audit_aligned(
         raise SourceError(f"nothing to compare: {names} have too many values for a category")
     rows = numbers.found.rows if numbers else categories.rows if categories else 0
     rows = lone.kept.seen if lone else rows
-    if rows < LEAST_ROWS:
+    if rows < LEAST_AUDITED:
         raise too_few(rows)
     mixed: tuple[Check, ...] = ()
     if measured and shown and aligned.stated.time is None:

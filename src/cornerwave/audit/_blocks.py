@@ -17,12 +17,10 @@ import pyarrow.compute as pc
 from cornerwave.arrays import Floats, Ints
 from cornerwave.columns import AsLeft, Encoded, one_chunk, to_floats, value_type
 from cornerwave.errors import ColumnError, SourceError
+from cornerwave.moments import LARGEST_COMPARED
 from cornerwave.sources import Source
 
 BLOCK_ROWS = 1 << 16
-
-LARGEST = 1e70
-"""Products of the variances of larger values overflow."""
 
 Encodings = Mapping[str, Encoded]
 
@@ -86,9 +84,9 @@ class BlockReading:
         matrix = np.empty((len(self.numbers), group.num_rows))
         for row, name in zip(matrix, self.numbers, strict=True):
             row[:] = _floats(one_chunk(group.column(name)), name)
-            if name not in self.lowest and _size(row) > LARGEST:
+            if name not in self.lowest and _size(row) > LARGEST_COMPARED:
                 raise ColumnError(
-                    f"{name!r} holds values beyond {LARGEST:g}, too large to be compared: "
+                    f"{name!r} holds values beyond {LARGEST_COMPARED:g}, too large to be compared: "
                     "divide them in every file"
                 )
             if name in self.lowest and (row < -1).any():

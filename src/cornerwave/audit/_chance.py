@@ -23,7 +23,7 @@ from cornerwave.errors import SourceError
 ALPHA = 0.01
 """The probability that an audit of honest copies raises any alarm at all."""
 
-LEAST_ROWS = 100
+LEAST_AUDITED = 100
 """With fewer rows an audit could neither clear nor fail a copy, or a column."""
 
 Evidence = TypeVar("Evidence")

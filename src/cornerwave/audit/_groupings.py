@@ -35,6 +35,7 @@ import numpy as np
 
 from cornerwave.arrays import Floats, Ints
 from cornerwave.audit._fits import standard
+from cornerwave.columns import DAY
 
 CHANCE = 1e-6
 """The probability by which chance passes for one way and one column."""
@@ -154,7 +155,6 @@ CHARACTER_WINDOWS = (1, 2, 4)
 MOST_DIGITS, MOST_DECIMALS = 8, 4
 REMAINDERS = (7, 12, 24, 60)
 
-DAY = 86400
 FIRST_SECOND, LAST_SECOND = 3.15e8, 4.1e9
 """Whole numbers in between, 1980 to 2100, may be seconds since 1970."""
 

@@ -44,7 +44,7 @@ import pyarrow as pa
 from cornerwave.arrays import Floats, Ints
 from cornerwave.audit._alignment import Aligned
 from cornerwave.audit._attacks import Target
-from cornerwave.audit._chance import ALPHA, LEAST_ROWS, Check, Family
+from cornerwave.audit._chance import ALPHA, LEAST_AUDITED, Check, Family
 from cornerwave.audit._everything import gather_rows
 from cornerwave.audit._fits import boost, ridge, standard
 from cornerwave.audit._linked_view import (
@@ -203,7 +203,7 @@ class LinkedEvidence:
             elif kind == GROUP:
                 values = self._clusters.means(values)
             each = replace(target, values=values)
-            if each.present.sum() >= LEAST_ROWS and each.varies:
+            if each.present.sum() >= LEAST_AUDITED and each.varies:
                 chosen[target.name] = each
         return chosen
 

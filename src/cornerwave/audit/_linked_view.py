@@ -14,11 +14,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cornerwave.arrays import Floats, Ints
+from cornerwave.arrays import Floats
 from cornerwave.audit._fits import standard
 from cornerwave.audit._membership import History
 from cornerwave.choices import KEY, UNIT
-from cornerwave.columns import is_category, is_number, one_chunk, to_floats
+from cornerwave.columns import is_category, is_number, one_chunk, places_of, to_floats
 from cornerwave.sources import Source
 from cornerwave.spec import CopyMetadata
 
@@ -133,7 +133,7 @@ class PersonsBeside:
         every = pc.unique(pa.chunked_array([names for names, _ in parts]))
         shown = []
         for names, means in parts:
-            at = _places(every, names)
+            at = places_of(every, names)
             shown.append(np.where(at >= 0, means[:, at], np.nan))
         return cls(every, np.vstack(shown))
 
@@ -141,14 +141,8 @@ class PersonsBeside:
         """Return what is shown of some persons (k, n), NaN where nothing is."""
         if not len(self.persons):
             return np.empty((0, len(persons)))
-        at = _places(persons, self.persons)
+        at = places_of(persons, self.persons)
         return np.where(at >= 0, self.shown[:, at], np.nan)
-
-
-def _places(values: pa.Array, among: pa.Array) -> Ints:
-    """Return where values are among others; -1 for those that are not."""
-    places = pc.index_in(values, value_set=among).fill_null(-1)
-    return np.asarray(places.to_numpy(zero_copy_only=False), dtype=np.int64)
 
 
 def _of_table(source: Source, stated: CopyMetadata) -> tuple[pa.Array, Floats] | None:

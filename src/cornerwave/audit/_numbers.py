@@ -14,7 +14,7 @@ import pyarrow as pa
 from cornerwave.arrays import Floats
 from cornerwave.audit._alignment import Aligned
 from cornerwave.audit._blocks import AlignedRows
-from cornerwave.audit._chance import LEAST_ROWS
+from cornerwave.audit._chance import LEAST_AUDITED
 from cornerwave.audit._repeats import Repeated
 from cornerwave.audit._rows import KEPT_SEED, Completion, Directions, Kept, KeptRows, room_for
 from cornerwave.audit._steps import Expected, NearRows, StepsSeen, Watched
@@ -199,7 +199,7 @@ class NumbersRead:
         if aligned.whole is not None:  # noise is shaped like all rows, not like one of each person
             mean, K = aligned.whole.run(MomentsPass.of_first, [aligned.whole.source])
             first = replace(first, found=replace(first.found, mean=mean, K=K))
-        if first.found.rows < LEAST_ROWS and not aligned.categories:
+        if first.found.rows < LEAST_AUDITED and not aligned.categories:
             raise too_few(first.found.rows)
         if first.found.complete == first.found.rows:
             return cls(aligned, first)
@@ -210,10 +210,10 @@ class NumbersRead:
             lambda rows: NumbersPass.of_first(aligned, rows, completion, first.found),
             progress=progress,
         )
-        if again.found.complete < LEAST_ROWS and not aligned.categories:
+        if again.found.complete < LEAST_AUDITED and not aligned.categories:
             raise SourceError(
                 f"{again.found.complete:,} rows have a number to compare; "
-                f"an audit needs at least {LEAST_ROWS}"
+                f"an audit needs at least {LEAST_AUDITED}"
             )
         return cls(aligned, first, completion, again)
 
@@ -236,7 +236,7 @@ class NumbersRead:
 
     def evidence(self) -> "NumberEvidence | None":
         """Return what was read of the columns that can be judged; None if none can."""
-        if self.last.found.complete < LEAST_ROWS:
+        if self.last.found.complete < LEAST_AUDITED:
             return None
         used = [n for n, kind in enumerate(self.kinds) if kind == "perturbed"]
         used = used or [n for n, kind in enumerate(self.kinds) if kind == "bare" and self._owed(n)]
@@ -263,12 +263,12 @@ class NumbersRead:
     @property
     def scarce(self) -> bool:
         """Whether too few rows have a number."""
-        return self.last.found.complete < LEAST_ROWS
+        return self.last.found.complete < LEAST_AUDITED
 
 
 def too_few(rows: int) -> SourceError:
     """Return the error of a table that is too short."""
-    return SourceError(f"the source has {rows:,} rows; an audit needs at least {LEAST_ROWS}")
+    return SourceError(f"the source has {rows:,} rows; an audit needs at least {LEAST_AUDITED}")
 
 
 @dataclass(frozen=True)
@@ -301,7 +301,7 @@ class NumberEvidence:
     @property
     def _attacked(self) -> NumbersFound:
         first = self.read.first
-        return self.read.last if first.found.complete < LEAST_ROWS else first
+        return self.read.last if first.found.complete < LEAST_AUDITED else first
 
     def _judged(self, seen: NumbersFound) -> Statistics:
         excess = self.read.aligned.stated.excess(self.columns)

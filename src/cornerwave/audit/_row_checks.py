@@ -23,7 +23,7 @@ from cornerwave.arrays import Floats, Ints
 from cornerwave.audit._alignment import Aligned
 from cornerwave.audit._blocks import BLOCK_ROWS
 from cornerwave.audit._chance import (
-    LEAST_ROWS,
+    LEAST_AUDITED,
     Check,
     Ranks,
     bernstein,
@@ -301,7 +301,7 @@ def _scales(evidence: NumberEvidence, i: int, n: int) -> Iterator[float]:
     most *= float(evidence.factors[i, n])
     if evidence.logarithmic[n]:  # noise is smallest where values are
         most *= float(np.min(1 + values, initial=np.inf)) / 4
-    if most > 0 and len(values) >= LEAST_ROWS:
+    if most > 0 and len(values) >= LEAST_AUDITED:
         yield from scales_of(values, most)
 
 

@@ -24,7 +24,7 @@ from zlib import crc32
 
 import numpy as np
 
-from cornerwave.arrays import Flags, Floats, Ints
+from cornerwave.arrays import Flags, Floats, Ints, normal_shares
 from cornerwave.attack import whitening
 from cornerwave.audit._steps import step_covariance
 from cornerwave.audit._sums import COARSE, Statistics, step_of
@@ -449,11 +449,6 @@ def within(least: Floats, most: Floats, random: Any) -> Floats:
     # F(low) + U (F(high) - F(low)), U uniform
     share = least + random.random(len(least)) * (most - least)
     return _normal(np.clip(share, 1e-300, 1 - 1e-16))
-
-
-def normal_shares(z: Floats) -> Floats:
-    """Return P(N(0, 1) < z)."""
-    return np.array([math.erfc(-x / math.sqrt(2)) / 2 for x in z.tolist()])
 
 
 def _normal(p: Floats) -> Floats:

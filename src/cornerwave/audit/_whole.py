@@ -31,7 +31,7 @@ from cornerwave.audit._attacks import (
     coordinates,
     most_revealing,
 )
-from cornerwave.audit._chance import LEAST_ROWS, Check, Family, t_limit
+from cornerwave.audit._chance import LEAST_AUDITED, Check, Family, t_limit
 from cornerwave.audit._fits import standard
 from cornerwave.audit._groupings import rows_alike
 from cornerwave.audit._guesses import ABSENT, CategoryCodes
@@ -214,7 +214,7 @@ class WholeEvidence:
             Target(each.name, each.columns, self._coordinates(each, 0), category=True)
             for each in self.categories[0]
         ]
-        enough = [target for target in targets if target.present.sum() >= LEAST_ROWS]
+        enough = [target for target in targets if target.present.sum() >= LEAST_AUDITED]
         return [target for target in enough if target.varies]
 
     def _coordinates(self, each: CategoryCodes, table: int) -> Floats:

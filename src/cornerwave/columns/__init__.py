@@ -25,6 +25,7 @@ from cornerwave.columns._encoded import (
     key_ids,
     macs,
     one_chunk,
+    places_of,
     tally,
 )
 from cornerwave.columns._finish import (
@@ -66,6 +67,7 @@ from cornerwave.columns._scale import (
 )
 from cornerwave.columns._schema import (
     LEAST_ROWS,
+    MOST_UNITS,
     SAFE_ROWS,
     Column,
     Schema,
@@ -87,7 +89,9 @@ from cornerwave.columns._shown_values import (
     taken,
 )
 from cornerwave.columns._types import (
+    DAY,
     DAYS,
+    EXACT,
     MISSING_BITS,
     category_type,
     decimal_type,
@@ -105,7 +109,9 @@ from cornerwave.columns._types import (
 )
 
 __all__ = [
+    "DAY",
     "DAYS",
+    "EXACT",
     "FEW_ROWS",
     "KNOTS",
     "LEAST_FACTOR",
@@ -113,6 +119,7 @@ __all__ = [
     "LOG1P_ENDS",
     "MISSING_BITS",
     "MOST_CATEGORIES",
+    "MOST_UNITS",
     "OTHER",
     "ROWS_PER_KNOT",
     "SAFE_ROWS",
@@ -167,6 +174,7 @@ __all__ = [
     "nearest_decimals",
     "one_chunk",
     "part_words",
+    "places_of",
     "plain_type",
     "quantiles",
     "rank_scale",

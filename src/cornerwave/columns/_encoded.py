@@ -71,6 +71,18 @@ def one_chunk(column: pa.ChunkedArray) -> pa.Array:
     return column.combine_chunks()
 
 
+def places_of(column: pa.Array, among: pa.Array) -> Ints:
+    """Return the place of each value of a column among others; -1 for one that is not there.
+
+    >>> places_of(pa.array(["b", "x", None]), pa.array(["a", "b"]))
+    array([ 1, -1, -1])
+    """
+    places = pc.index_in(column, value_set=among).fill_null(-1)
+    if isinstance(places, pa.ChunkedArray):
+        return np.asarray(places.to_numpy(), dtype=np.int64)
+    return np.asarray(places.to_numpy(zero_copy_only=False), dtype=np.int64)
+
+
 def _without_text(name: str, type_: pa.DataType) -> ColumnError:
     return ColumnError(f"{name!r}: a column of type {type_} cannot leave; drop it")
 

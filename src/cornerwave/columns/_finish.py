@@ -35,6 +35,7 @@ import pyarrow as pa
 from cornerwave.arrays import Floats
 from cornerwave.columns._schema import Column, Schema, listed
 from cornerwave.columns._types import (
+    DAY,
     decimal_type,
     ends_of,
     is_number,
@@ -151,8 +152,6 @@ _Bounds = tuple[float | None, float | None]
 REACH = 12.0
 """No value of a copy is this many standard deviations from the mean: normal noise exceeds
 it once in 10^33 cells."""
-
-_DAY = 86_400
 
 
 @dataclass(frozen=True)
@@ -367,8 +366,8 @@ def _in_unit(bound: Any, name: str, unit: str | None) -> float | None:
         if isinstance(bound, datetime):
             seconds = bound.replace(tzinfo=bound.tzinfo or UTC).timestamp()
         else:
-            seconds = float((bound - date(1970, 1, 1)).days * _DAY)
-        return seconds / _DAY if str(unit).startswith("days") else seconds
+            seconds = float((bound - date(1970, 1, 1)).days * DAY)
+        return seconds / DAY if str(unit).startswith("days") else seconds
     if not isinstance(bound, Real) or isinstance(bound, bool):
         kinds = "numbers, dates or datetimes" if has_dates else "numbers"
         raise ColumnError(f"{name!r}: clip takes {kinds} as bounds, not {type(bound).__name__}")

@@ -15,13 +15,13 @@ import pyarrow.compute as pc
 
 from cornerwave.arrays import Floats, Ints, Words
 from cornerwave.columns._encoded import hash_texts
-from cornerwave.columns._types import is_number, plain_type, to_floats, unit_of, value_type
+from cornerwave.columns._types import DAY, is_number, plain_type, to_floats, unit_of, value_type
 from cornerwave.errors import ColumnError
 
 _TAIL = r"[-_/ .:|#][^-_/ .:|#]*$"
 """The last part of an identifier such as P00012-03, with what separates it."""
 SHORT_TAIL, MOST_DIGITS = 2, 15
-_DAY, _HOUR, _MINUTE = 86_400, 3_600, 60
+_HOUR, _MINUTE = 3_600, 60
 
 
 def taken(column: pa.Array, rows: Ints) -> pa.Array:
@@ -197,13 +197,13 @@ def calendar_parts(numbers: Floats, type_: pa.DataType) -> Iterator[tuple[str, F
     if unit_of(type_) is None or pa.types.is_duration(type_):
         return
     is_date = pa.types.is_date(type_)
-    seconds = _local(np.nan_to_num(numbers) * (_DAY if is_date else 1), type_)
+    seconds = _local(np.nan_to_num(numbers) * (DAY if is_date else 1), type_)
     if not is_date:
         yield "hour", seconds // _HOUR % 24 + missing
         yield "minute", seconds // _MINUTE % 60 + missing
     if pa.types.is_time(type_):
         return
-    days = (seconds // _DAY).astype("M8[D]")
+    days = (seconds // DAY).astype("M8[D]")
     months, years = days.astype("M8[M]"), days.astype("M8[Y]")
     places = {
         "weekday": (days.astype(np.int64) + 3) % 7,

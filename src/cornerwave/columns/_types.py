@@ -25,9 +25,11 @@ EXACT = 2**53
 
 DAYS = "days since 1970-01-01"
 
+DAY = 86_400
+"""Seconds of a day."""
+
 _types = pa.types
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
-_DAY = 86_400
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
 """0001-01-01 and 9999-12-31: Python and pandas have no other dates."""
 
@@ -228,7 +230,7 @@ def _range(type_: pa.DataType) -> tuple[int, int]:
         return 1 - 10**type_.precision, 10**type_.precision - 1
     if _types.is_date(type_):
         return _FIRST_DAY, _LAST_DAY
-    day = _DAY * _PER_SECOND[type_.unit]
+    day = DAY * _PER_SECOND[type_.unit]
     if _types.is_time(type_):
         return 0, day - 1
     least, most = -(2**63), 2**63 - 1

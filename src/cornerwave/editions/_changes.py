@@ -25,11 +25,11 @@ import numpy as np
 
 from cornerwave.arrays import Codes, Flags, Floats, Words
 from cornerwave.columns import Categories
-from cornerwave.editions._drift import ALLOWANCE, HALF
+from cornerwave.editions._drift import ALLOWANCE
 from cornerwave.editions._edition import Edition, Moved
 from cornerwave.errors import ColumnError, Drifted
 from cornerwave.ledger import Holding
-from cornerwave.levels import Level
+from cornerwave.levels import HALF, Level
 from cornerwave.noise import (
     LEAST,
     MISSING,

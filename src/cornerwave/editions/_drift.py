@@ -20,7 +20,7 @@ from cornerwave.editions._all_persons import AllPersons
 from cornerwave.editions._all_rows import AllRows
 from cornerwave.editions._edition import Drift
 from cornerwave.errors import Drifted, SourceError, warn
-from cornerwave.levels import Level, retention
+from cornerwave.levels import HALF, Level, retention
 from cornerwave.moments import Moments
 from cornerwave.noise import grid_of
 from cornerwave.privacy import CategoryDistribution, hidden_shares, lowered, semidefinite
@@ -39,8 +39,6 @@ from cornerwave.spine.survey import Survey, Surveyor
 # eigenvalue of S^-1 K'.
 
 
-HALF = 500
-"""Measured at the level that hides so many thousandths of the first edition."""
 BOUND = 0.05
 """New rows of which copies hide less than the first edition's by more than this are refused."""
 WORST = 4.0

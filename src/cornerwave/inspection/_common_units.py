@@ -29,7 +29,7 @@ import pyarrow.compute as pc
 
 from cornerwave.arrays import Floats
 from cornerwave.choices import DECIDE
-from cornerwave.columns import is_category, is_number, one_chunk, to_floats, unit_of
+from cornerwave.columns import is_category, is_number, one_chunk, places_of, to_floats, unit_of
 from cornerwave.inspection import _words
 from cornerwave.inspection._inspected import Look
 from cornerwave.inspection._unit_draft import TIMES, naming_in
@@ -38,7 +38,7 @@ from cornerwave.privacy import LEAST_PERSONS, names_a_thing
 ALPHA = 1e-4
 """The probability that unrelated tables are drafted as linked by what was counted out: a draft is
 read, and states why."""
-HALF, NEARLY_ALL = 0.5, 0.9
+MOST, NEARLY_ALL = 0.5, 0.9
 """Values of one column that another has, of the smaller one; of columns of different names."""
 COUNTED = 0.2
 """Whole numbers that fill this share of their range were counted out, or measured."""
@@ -138,7 +138,7 @@ def _meet(looks: Mapping[str, Look], one: _Place, two: _Place) -> bool:
         return False
     mine, theirs = (looks[table].values[name] for table, name in (one, two))
     both, _, _ = mine.beside(theirs)
-    share = HALF if one[1] == two[1] else NEARLY_ALL
+    share = MOST if one[1] == two[1] else NEARLY_ALL
     if one[1] != two[1]:  # all values of the second are those of the first
         return both >= max(share * theirs.number, LEAST_PERSONS)
     return both >= max(share * min(mine.number, theirs.number), 2)
@@ -246,8 +246,7 @@ def _common(one: pa.ChunkedArray, two: pa.ChunkedArray) -> pa.Array:
 
 def _signals(rows: pa.Table, unit: str, shared: pa.Array) -> Floats:
     """Return what each of some persons has on average in each column (signals, persons)."""
-    places = pc.index_in(rows.column(unit).cast(shared.type), value_set=shared).fill_null(-1)
-    at = np.asarray(places.to_numpy(), dtype=np.int64)
+    at = places_of(rows.column(unit).cast(shared.type), shared)
     here, count = at >= 0, np.bincount(at[at >= 0], minlength=len(shared))
     signals = [
         np.bincount(at[here], scores[here], len(shared)) / np.maximum(count, 1)

@@ -10,20 +10,12 @@ import pyarrow.compute as pc
 
 from cornerwave.arrays import Ints, Words
 from cornerwave.choices import CATEGORY, DOES, DROPPED, PERTURBED, UNIT, Choices
-from cornerwave.columns import (
-    DAYS,
-    decide,
-    is_category,
-    is_number,
-    plain_type,
-    unit_of,
-    value_type,
-)
+from cornerwave.columns import DAYS, decide, is_category, is_number, plain_type, unit_of, value_type
 from cornerwave.errors import SourceError
 from cornerwave.inspection._columns import RARE
 from cornerwave.inspection._scales import RANK, can_be_ranked
 from cornerwave.keyed import KEY_BYTES, expand
-from cornerwave.levels import retention
+from cornerwave.levels import HALF, retention
 from cornerwave.noise import position_ids
 from cornerwave.outlook import explained, outlooks
 from cornerwave.reuse import TableMarks
@@ -153,8 +145,6 @@ def _usable(rows: pa.Table, proposed: Mapping[str, str]) -> Mapping[str, str]:
 
 ROWS_OF_A_PERSON = 1.5
 """So many rows of a person are sampled on average, or the trial is one of rows."""
-HALF = 500
-"""Privacy 0.5, in thousandths."""
 SHOWN = 0.5
 """The privacy at which a draft shows what copies look like."""
 

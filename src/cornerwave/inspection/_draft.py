@@ -14,17 +14,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cornerwave.arrays import Flags, Floats, Ints
-from cornerwave.choices import (
-    DECIDE,
-    DECLARED,
-    DOES,
-    toml_comment,
-    toml_text,
-)
+from cornerwave.choices import DECIDE, DECLARED, DOES, toml_comment, toml_text
 from cornerwave.columns import LEAST_ROWS, SAFE_ROWS, listed, to_floats
 from cornerwave.errors import ColumnError
 from cornerwave.inspection._columns import RARE, ColumnReport
 from cornerwave.inspection._disclosure import Disclosure
+from cornerwave.levels import HALF
+from cornerwave.moments import LARGEST
 from cornerwave.outlook import see
 from cornerwave.sources import Source, open_source
 from cornerwave.spine.frozen import Frozen
@@ -251,9 +247,6 @@ ROWS_TO_JUDGE = 30
 """Gaps, and values beside them, are judged if there are at least so many."""
 SHIFT, CHANCE = 0.2, 4.0
 """Gaps that shift a column by more than this, and more than CHANCE standard errors, reveal it."""
-HALF = 500
-LARGEST = 1e140
-"""Sums of squares of larger values may overflow."""
 
 
 def risks(

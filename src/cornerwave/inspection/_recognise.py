@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cornerwave.arrays import Floats, Ints
-from cornerwave.columns import FEW_ROWS, is_text, to_floats, unit_of
+from cornerwave.columns import EXACT, FEW_ROWS, is_text, to_floats, unit_of
 from cornerwave.inspection import _words
 from cornerwave.inspection._seen import (
     DROP_OR_KEY,
@@ -50,9 +50,6 @@ given out one by one."""
 
 ZERO_HEAVY = 0.2
 """The share of zeros that is worth a note."""
-
-EXACT = 2.0**53
-"""Whole numbers beyond this are not exact as floats."""
 
 LOW_CODES, HIGH_CODES = (-1, -7, -8, -9, -77, -88, -99, -999, -9999), (999, 9999, 99999)
 """Numbers by which surveys mark a missing answer,"""

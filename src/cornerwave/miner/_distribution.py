@@ -27,7 +27,7 @@ from functools import cached_property
 
 import numpy as np
 
-from cornerwave.arrays import Floats
+from cornerwave.arrays import Floats, normal_shares
 from cornerwave.errors import ColumnError
 from cornerwave.miner._covariance import undo
 from cornerwave.miner._estimates import normal_quantile, number_blocks
@@ -388,9 +388,3 @@ def _atom_kernel(bins: Floats, values: Floats, deviation: float) -> Floats:
 def _between(below: Floats) -> Floats:
     below[0], below[-1] = 0.0, 1.0  # the outermost bins extend to infinity
     return np.maximum(np.diff(below, axis=0), 0.0)
-
-
-def normal_shares(z: Floats) -> Floats:
-    """Return P(N(0, 1) < z)."""
-    erf = np.asarray(np.frompyfunc(math.erf, 1, 1)(z / math.sqrt(2)), dtype=np.float64)
-    return (1 + erf) / 2

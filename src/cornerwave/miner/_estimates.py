@@ -23,9 +23,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from cornerwave.arrays import Floats, Ints
-from cornerwave.columns import LOG1P_ENDS, plain_type, to_floats, value_type
+from cornerwave.columns import LOG1P_ENDS, places_of, plain_type, to_floats, value_type
 from cornerwave.errors import ColumnError, LevelError
 from cornerwave.miner._metadata import LOG1P, RANK, UNKNOWN_BIAS, CopyColumn, warn_biased
+from cornerwave.moments import LARGEST_COMPARED
 from cornerwave.sources import Source
 
 Of = Literal["table", "population"]
@@ -111,9 +112,6 @@ def normal_quantile(confidence: float) -> float:
 # Blocks are streamed, so a file may be larger than memory. A second pass reads it again.
 
 
-LARGEST = 1e70
-"""Standard errors of variances need fourth powers, which no double holds beyond this."""
-
 ColumnLabels = Mapping[str, pa.Array]
 """The sorted labels of each category column."""
 ColumnBlock = Mapping[str, NDArray[Any]]
@@ -188,9 +186,9 @@ def _numbers(batch: pa.RecordBatch, column: CopyColumn, at_end: Counter[str]) ->
 
 
 def _bounded(values: Floats, name: str) -> Floats:
-    if (np.abs(values) > LARGEST).any():
+    if (np.abs(values) > LARGEST_COMPARED).any():
         raise ColumnError(
-            f"{name!r} holds values beyond {LARGEST:g}, whose fourth powers overflow; "
+            f"{name!r} holds values beyond {LARGEST_COMPARED:g}, whose fourth powers overflow; "
             "divide them, or leave the column out"
         )
     return values
@@ -198,8 +196,7 @@ def _bounded(values: Floats, name: str) -> Floats:
 
 def _codes(batch: pa.RecordBatch, name: str, labels: pa.Array) -> Ints:
     values = _plain(batch.column(name)).cast(labels.type)
-    places = pc.index_in(values, value_set=labels).fill_null(-1)
-    return np.asarray(places.to_numpy(zero_copy_only=False), dtype=np.int64)
+    return places_of(values, labels)
 
 
 def _plain(array: pa.Array) -> pa.Array:

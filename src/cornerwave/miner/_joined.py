@@ -26,7 +26,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cornerwave.arrays import Flags, Ints
+from cornerwave.arrays import Flags
+from cornerwave.columns import places_of
 from cornerwave.errors import ColumnError, SourceError, nearest
 from cornerwave.miner._copy import Copy
 from cornerwave.miner._covariance import gather, undo
@@ -96,7 +97,7 @@ class JoinedCopy(Copy):
             raise ColumnError("all rows belong together, so nothing can be estimated")
         dealt = np.random.default_rng(len(persons)).permutation(len(persons)) % count
         of_child, of_parent = (
-            dealt[_places(side.units, persons)] for side in (self.child, self.parent)
+            dealt[places_of(side.units, persons)] for side in (self.child, self.parent)
         )
         return [
             join(
@@ -164,12 +165,6 @@ def join(child: Side, parent: Side, between: NoiseBetween) -> JoinedCopy:
         parent=parent,
         between=between,
     )
-
-
-def _places(values: pa.Array, among: pa.Array) -> Ints:
-    """Return where values are among others; -1 for those that are not."""
-    places = pc.index_in(values, value_set=among).fill_null(-1)
-    return np.asarray(places.to_numpy(zero_copy_only=False), dtype=np.int64)
 
 
 def _source(child: Side, parent: Side) -> Source:

@@ -25,10 +25,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cornerwave.arrays import Floats
+from cornerwave.arrays import Floats, normal_shares
 from cornerwave.columns import SAMPLE, Thinned, knot_scores
 from cornerwave.errors import ColumnError
-from cornerwave.miner._distribution import Distribution, normal_shares
+from cornerwave.miner._distribution import Distribution
 from cornerwave.miner._estimates import Estimate, Of
 from cornerwave.miner._metadata import CopyColumn
 

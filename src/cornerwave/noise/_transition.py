@@ -128,7 +128,7 @@ RETURNED, RETURNED_EXCESS = 0.5, 2.5
 fresh noise there is for the rest: found by search, so that as much as possible is hidden whether
 they are the same, unrelated, or anything between."""
 
-RANK_TOLERANCE = 1e-9
+NEGLIGIBLE = 1e-9
 """Directions with less than this share of the variance are left out of regressions."""
 
 
@@ -288,7 +288,7 @@ def _lacking(noise: Floats, wanted: Floats) -> Floats:
 
 def _regression(of: Floats, on: Floats) -> Floats:
     """Return the covariance `of` times the inverse of the covariance `on`, on its range."""
-    return np.asarray(of @ np.linalg.pinv(on, RANK_TOLERANCE, hermitian=True), dtype=np.float64)
+    return np.asarray(of @ np.linalg.pinv(on, NEGLIGIBLE, hermitian=True), dtype=np.float64)
 
 
 def _supported(part: Moments, covariance: Floats) -> SecondMoments:
@@ -315,7 +315,7 @@ def _given_others(covariance: Floats, moved: Flags) -> Floats:
     K, scale = _scaled(covariance)
     cov = np.where(np.outer(moved, moved), K, 0.0)
     across = K[np.ix_(moved, ~moved)]
-    explained = across @ np.linalg.pinv(K[np.ix_(~moved, ~moved)], RANK_TOLERANCE, True) @ across.T
+    explained = across @ np.linalg.pinv(K[np.ix_(~moved, ~moved)], NEGLIGIBLE, True) @ across.T
     cov[np.ix_(moved, moved)] -= explained
     return np.asarray(cov * np.outer(scale, scale))
 
@@ -330,7 +330,7 @@ def _axes(covariance: Floats) -> Floats:
     """Return X with X'CX = I, for the directions in which C varies."""
     C, scale = _scaled(covariance)
     values, vectors = np.linalg.eigh(C)
-    kept = values > RANK_TOLERANCE * len(C)
+    kept = values > NEGLIGIBLE * len(C)
     return np.asarray(vectors[:, kept] / np.sqrt(values[kept]) / scale[:, None])
 
 

@@ -63,7 +63,13 @@ from cornerwave.privacy._joint_sample import (
     indicators,
     semidefinite,
 )
-from cornerwave.privacy._open_columns import MOST_VALUES, OpenColumn, Shown, standardised
+from cornerwave.privacy._open_columns import (
+    LEAST_HOLDERS,
+    MOST_VALUES,
+    OpenColumn,
+    Shown,
+    standardised,
+)
 from cornerwave.privacy._persons import PersonRows, hidden_of_persons
 from cornerwave.privacy._revealed import reveal
 from cornerwave.privacy._row_order import (
@@ -82,6 +88,7 @@ from cornerwave.privacy._units import find_units
 __all__ = [
     "ALPHA",
     "FIRST",
+    "LEAST_HOLDERS",
     "LEAST_PERSONS",
     "MATTERS",
     "MOST_VALUES",

@@ -10,7 +10,7 @@ from itertools import combinations
 import numpy as np
 
 from cornerwave.arrays import Floats
-from cornerwave.levels import LATTICE, THOUSANDTHS, Level
+from cornerwave.levels import HALF, LATTICE, THOUSANDTHS, Level
 from cornerwave.privacy._hidden import Hidden, Remedy
 from cornerwave.privacy._joint_sample import MOST_REFRESHED, JointSample, indicators
 from cornerwave.privacy._open_columns import OpenColumn, Shown
@@ -129,7 +129,6 @@ def _level_of_half(copy: WholeCopy) -> int:
 
 MOST_REMEDIES = 3
 
-HALF = THOUSANDTHS // 2
 """Privacy 0.5, in thousandths: what a remedy saves is stated as the noise that this takes."""
 
 TRIAL_ROWS = 1 << 12

@@ -12,12 +12,11 @@ from functools import cached_property
 import numpy as np
 
 from cornerwave import _core
-from cornerwave.arrays import Floats, Ints, Words
+from cornerwave.arrays import LARGEST_WORD, Floats, Ints, Words
 
 SIZE = 512
 """Distinct values in a sketch: 102 of them are those of a fifth of the rows; 37 must be seen."""
 
-ALL = np.uint64(0xFFFF_FFFF_FFFF_FFFF)
 _U = np.uint64
 _SLOTS = 2048
 
@@ -40,7 +39,7 @@ class Bottom:
         numbers: Floats | None = None,
         *,
         windows: bool = False,
-        below: np.uint64 = ALL,
+        below: np.uint64 = LARGEST_WORD,
     ) -> "Bottom":
         """Sketch the cells of some rows, or each WIDTH consecutive ones; a hash of 0 is none.
 
@@ -91,18 +90,18 @@ class Bottom:
         size = _core.merge_sketches(*one, *two, hashes, counts, numbers)
         return Bottom(hashes[:size].copy(), counts[:size].copy(), numbers[:size].copy())
 
-    def suffices(self, limit: np.uint64, below: np.uint64 = ALL) -> bool:
+    def suffices(self, limit: np.uint64, below: np.uint64 = LARGEST_WORD) -> bool:
         """Whether this sketch of the hashes up to a limit is that of all up to `below`."""
         return bool(limit >= below) or len(self.hashes) == SIZE
 
-    def next_limit(self, limit: np.uint64, below: np.uint64 = ALL) -> np.uint64:
+    def next_limit(self, limit: np.uint64, below: np.uint64 = LARGEST_WORD) -> np.uint64:
         """Return up to which hash to look, if this sketch of those up to a limit is too small."""
         return min(_share(2 * SIZE * float(limit) * 2.0**-64 / max(len(self.hashes), 1)), below)
 
     @property
     def below(self) -> np.uint64:
         """The largest hash up to which the sketch holds everything."""
-        return ALL if len(self.hashes) < SIZE else self.hashes[-1]
+        return LARGEST_WORD if len(self.hashes) < SIZE else self.hashes[-1]
 
     @cached_property
     def distinct(self) -> float:
@@ -122,7 +121,7 @@ def empty_slots() -> tuple[Words, Ints, Floats]:
     return _room(_SLOTS)
 
 
-def first_limit(rows: int, below: np.uint64 = ALL) -> np.uint64:
+def first_limit(rows: int, below: np.uint64 = LARGEST_WORD) -> np.uint64:
     """Return up to which hash to look first: if all differ, there are twice as many as wanted."""
     return min(_share(2 * SIZE / max(rows, 1)), below)
 
@@ -133,7 +132,7 @@ def _room(size: int) -> tuple[Words, Ints, Floats]:
 
 def _share(share: float) -> np.uint64:
     """Return the hash below which a share of all hashes lies."""
-    return ALL if share >= 1 else np.uint64(int(share * 2.0**64))
+    return LARGEST_WORD if share >= 1 else np.uint64(int(share * 2.0**64))
 
 
 # --------------------------------------------------------------------------------------------------

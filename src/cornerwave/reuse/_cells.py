@@ -22,12 +22,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cornerwave import _core
-from cornerwave.arrays import Flags, Floats, Ints, Words
-from cornerwave.columns import DAYS, Encoded, hash_texts, is_number, is_text, to_floats, unit_of
+from cornerwave.arrays import LARGEST_WORD, Flags, Floats, Ints, Words
+from cornerwave.columns import (
+    DAY,
+    DAYS,
+    Encoded,
+    hash_texts,
+    is_number,
+    is_text,
+    to_floats,
+    unit_of,
+)
 from cornerwave.keyed import Secrets
-from cornerwave.reuse._bottom import ALL, Bottom, empty_slots, first_limit
+from cornerwave.reuse._bottom import Bottom, empty_slots, first_limit
 
-DAY = 86_400.0
 NONE = np.empty(0, dtype=np.uint64)
 
 _U = np.uint64
@@ -133,7 +141,11 @@ class SeenCells:
 
     @classmethod
     def of(
-        cls, cells: Cells, rows: Words, below: np.uint64 = ALL, windows_below: np.uint64 = ALL
+        cls,
+        cells: Cells,
+        rows: Words,
+        below: np.uint64 = LARGEST_WORD,
+        windows_below: np.uint64 = LARGEST_WORD,
     ) -> "SeenCells":
         """Look at all cells; add their hashes to those of their rows, unless `rows` is empty.
 

@@ -13,7 +13,7 @@ from cornerwave.arrays import Floats, Ints, Words
 from cornerwave.attack import KnownCells, KnownRows, measure_joint
 from cornerwave.choices import UNIFORM
 from cornerwave.columns import MISSING_BITS, Categories
-from cornerwave.privacy import JointShares
+from cornerwave.privacy import LEAST_HOLDERS, JointShares
 from cornerwave.spine.frozen import Frozen
 from cornerwave.spine.missing import fill_missing
 from cornerwave.spine.sample import Sampled
@@ -23,7 +23,6 @@ USED = 1 << 14
 """Sampled rows that are used at most: some are attacked, 8192 of the others are known."""
 MOST_VALUES = 256
 """Values of all categories and kept columns that are distinguished; the rarest share one."""
-LEAST_HOLDERS = 5
 BANDS = 16
 """Quantile bands of a kept number of more values."""
 

@@ -15,7 +15,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from cornerwave.arrays import Flags, Floats, Ids, Ints, Words, lengths_of, places_among
+from cornerwave.arrays import (
+    LARGEST_WORD,
+    Flags,
+    Floats,
+    Ids,
+    Ints,
+    Words,
+    lengths_of,
+    places_among,
+)
 from cornerwave.columns import Schema
 from cornerwave.errors import ColumnError
 from cornerwave.keyed import BlockFunction, expand, room_for
@@ -25,7 +34,6 @@ from cornerwave.privacy import LEAST_PERSONS
 
 MOST_ROWS = 256
 """Rows of one unit: more reveal little more of it, and one unit must not fill the sample."""
-ALL = np.uint64(0xFFFF_FFFF_FFFF_FFFF)
 RARE_CHANGE = 0.01
 """The share of a column's variance that noise by row has, if it changes in no sampled person."""
 
@@ -44,7 +52,7 @@ class PersonSample:
     numbers: Floats
     cells: Words
     most: int
-    limit: np.uint64 = ALL
+    limit: np.uint64 = LARGEST_WORD
     outers: Words | None = None
 
     @classmethod
@@ -142,7 +150,7 @@ class PersonSample:
     @property
     def share(self) -> float:
         """The share of all persons that are in the sample: hashes are evenly distributed."""
-        return 1.0 if self.limit == ALL else float(self.limit) / 2.0**64
+        return 1.0 if self.limit == LARGEST_WORD else float(self.limit) / 2.0**64
 
     @property
     def persons(self) -> int:
@@ -321,7 +329,7 @@ def _merged(
     if len(first) < len(units):
         # 0 is missing: it is below every value, and is left out of the least one
         high = np.maximum.reduceat(values, first, axis=1)
-        low = np.minimum.reduceat(np.where(values == 0, ALL, values), first, axis=1)
+        low = np.minimum.reduceat(np.where(values == 0, LARGEST_WORD, values), first, axis=1)
         differ = np.flatnonzero(((high > 0) & (low < high)).any(axis=1))
         varying |= {columns[i] for i in differ.tolist()}
         units, values = units[first], high

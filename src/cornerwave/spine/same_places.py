@@ -15,7 +15,7 @@ from cornerwave.columns import listed
 from cornerwave.errors import ColumnError
 from cornerwave.privacy import PersonRows
 
-LEAST_ROWS, SLIGHT = 50, 0.02
+LEAST_AT_PLACE, SLIGHT = 50, 0.02
 """Rows at one place, to know what categories have there; a smaller share is chance."""
 LEAST_SECRET = 0.05
 """A category of which less than this share differs between persons at a place is refused."""
@@ -32,7 +32,7 @@ def shown_by_place(drawn: Floats, starts: Ints) -> Iterator[Floats]:
     for z in drawn:
         means = (np.bincount(codes, weights=z) / counts)[codes]
         if _within(z, means, len(counts)) < (1 - SLIGHT) * z.var():
-            yield np.where(counts[codes] < LEAST_ROWS, z.mean(), means)
+            yield np.where(counts[codes] < LEAST_AT_PLACE, z.mean(), means)
 
 
 def check_places(persons: Sequence[PersonRows]) -> None:
@@ -65,7 +65,7 @@ def _places(starts: Ints, rows: int) -> Ints:
     many, place = np.repeat(sizes, sizes), np.arange(rows) - np.repeat(starts, sizes)
     of_both = place + (1 + int(place.max(initial=0))) * many
     codes = np.unique(of_both, return_inverse=True)[1]
-    few = np.bincount(codes, minlength=1)[codes] < LEAST_ROWS
+    few = np.bincount(codes, minlength=1)[codes] < LEAST_AT_PLACE
     return np.asarray(np.unique(np.where(few, place, of_both), return_inverse=True)[1])
 
 

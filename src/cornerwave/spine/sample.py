@@ -13,14 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from cornerwave.arrays import Floats, Ids, Ints, Words
+from cornerwave.arrays import LARGEST_WORD, Floats, Ids, Ints, Words
 from cornerwave.columns import RankDraws, exponentials
 from cornerwave.keyed import BlockFunction, expand, room_for
 from cornerwave.spine.rows import RowSecrets
 
 SPARE = 1.25
 """So many times the rows that a sample is to have are kept at most."""
-ALL = np.uint64(0xFFFF_FFFF_FFFF_FFFF)
 
 
 @dataclass(frozen=True)
@@ -50,7 +49,7 @@ class Sample:
 
     parts: tuple[Sampled, ...]
     most: int
-    limit: np.uint64 = ALL
+    limit: np.uint64 = LARGEST_WORD
 
     @classmethod
     def of(
@@ -60,7 +59,7 @@ class Sample:
         cells: Sequence[Words],
         *,
         most: int,
-        below: np.uint64 = ALL,
+        below: np.uint64 = LARGEST_WORD,
     ) -> "Sample":
         """Sample some rows of columns by the rows' keyed hashes, none of them above `below`."""
         limit = hash_limit(hashes, most, below)
@@ -130,7 +129,7 @@ def expected_limit(rows: int | None, most: int) -> np.uint64:
     """Return a hash that at least `most` of so many rows are not above: but for once in 10^15."""
     # the count below a limit is binomial with deviation sqrt(most) at most; 64 for small samples
     share = (most + 8 * math.sqrt(most) + 64) / max(rows or 0, 1)
-    return ALL if share >= 1 else np.uint64(int(share * 2.0**64))
+    return LARGEST_WORD if share >= 1 else np.uint64(int(share * 2.0**64))
 
 
 def _gathered(parts: "Sequence[np.ndarray[Any, Any]]", rows: Ints) -> Any:

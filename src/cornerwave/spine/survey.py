@@ -24,7 +24,7 @@ from typing import TypeVar
 import numpy as np
 import pyarrow as pa
 
-from cornerwave.arrays import Floats, Ids, Ints, Words
+from cornerwave.arrays import LARGEST_WORD, Floats, Ids, Ints, Words
 from cornerwave.columns import (
     MISSING_BITS,
     Encoded,
@@ -55,7 +55,7 @@ from cornerwave.reuse import Cells, Learned, TableMarks, kept_of
 from cornerwave.spine.person_counts import Holders, Nesting, all_holders, holders_of
 from cornerwave.spine.person_sample import PersonSample, PersonValues, unit_hashes
 from cornerwave.spine.rows import Group, RowSecrets, row_times
-from cornerwave.spine.sample import ALL, Sample, hash_limit, knot_weights, rank_draws, row_hashes
+from cornerwave.spine.sample import Sample, hash_limit, knot_weights, rank_draws, row_hashes
 
 SAMPLE_ROWS = 1 << 20
 """Rows whose values represent a column's distribution: a quantile has the standard error
@@ -212,8 +212,8 @@ class Surveyor:
         fingerprint, hashes = group.recognised(self.secrets)
         sampled = [schema.perturbed.index(name) for name in self.sampled]
         chosen = hashes if sampled else hashes[:0]  # a sample of no columns needs no rows
-        below = (known.sample.limit, known.joint.limit) if known else (ALL, ALL)
-        unit_limit = known.units.limit if known else ALL
+        below = (known.sample.limit, known.joint.limit) if known else (LARGEST_WORD, LARGEST_WORD)
+        unit_limit = known.units.limit if known else LARGEST_WORD
         moments = Moments.of_columns(numbers, schema.perturbed)
         derived = self._derived(table)
         return Survey(
@@ -329,7 +329,7 @@ class Surveyor:
         if self.schema.unit is None:
             return None
         chosen = unit_hashes(group.outers, self.secrets.sample)
-        rows = np.flatnonzero(chosen <= (known.limit if known else ALL))
+        rows = np.flatnonzero(chosen <= (known.limit if known else LARGEST_WORD))
         shown = [
             shown_numbers(taken(one_chunk(group.table.column(name)), rows))
             for name in self.schema.unchanged
