@@ -170,6 +170,7 @@ def _insert(
     X and the rest each rounded to the grid. Ascending levels are the quickest: the copy below
     is still in the cache.
     """
+    # one step for each level: between which copies it lies, and with what weights
     path = steps([*given, *new])
     rows, columns = table.rows.shape
     copies = np.empty((len(new), columns, rows))
@@ -185,6 +186,7 @@ def _insert(
         placed.append(x)  # W(0) = 0: index ORIGIN
         streams.place(streams.positions(part.start, x.shape[1]))
         for index, step in enumerate(path[len(given) :], len(given)):
+            # Y = X + w_a (Y_a - X) + w_b (Y_b - X) + w L z: a bridge between its neighbours
             _core.add_between(
                 x,
                 step.weight_below,
@@ -246,6 +248,7 @@ class _Table:
             if moments.vanishing.any():
                 raise SourceError("the variance of X vanishes in floating point; multiply X")
             covariance = moments.covariance
+        # K = L L': white noise z becomes L z, of covariance K
         shape = factor(np.atleast_2d(covariance))
         if len(shape.lower) != rows.shape[1]:
             raise SourceError(f"covariance has {len(shape.lower)} columns, X {rows.shape[1]}")

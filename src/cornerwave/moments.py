@@ -91,12 +91,14 @@ class Moments:
         lowest, highest, gaps = ends_of(columns)
         if (lowest == -np.inf).any() or (highest == np.inf).any():
             raise SourceError("infinite values have no mean; remove them or make them missing")
+        # top: the least place with |x| <= 2^(22 (top + 1) - 1), so that no digit exceeds 2^21
         largest = _largest(lowest, highest)
         _check_squares(largest, names)
         top = np.where(largest > 0, -(-(np.frexp(largest)[1] + 1) // BITS) - 1, _LOWEST_TOP)
         top = np.maximum(top, _LOWEST_TOP).astype(np.int64)
         gram, sums = _gram(columns, top, gaps=gaps)
         size = DIGITS * number
+        # (digit, column) x (digit, column) -> (digit, digit, column, column)
         products = gram[:size, :size].reshape(DIGITS, number, DIGITS, number).transpose(0, 2, 1, 3)
         # without gaps every row has every column
         count = gram[size:, size:] if gaps else np.full((number, number), rows)
@@ -161,6 +163,7 @@ class Moments:
     @cached_property
     def covariance(self) -> Floats:
         """The sample covariance K, rounded once; 0 where fewer than two rows have both."""
+        # n sum x_i x_j - sum x_i sum x_j over n (n - 1), whole numbers that are rounded once
         number, places = len(self.top), self.top - DIGITS + 1
         quotient, shape = np.empty((number, number)), (DIGITS * DIGITS, number, number)
         high, low = (np.ascontiguousarray(limb).reshape(shape) for limb in (self.high, self.low))

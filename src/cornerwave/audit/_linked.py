@@ -112,6 +112,7 @@ class LinkedEvidence:
         if persons.sizes.max(initial=0) < 2 and not others:
             return None
         places, person = persons.sampled(MOST_LINKED_ROWS, MOST_OF_ONE)
+        # rows are read in the order of the file, and put back by person
         ascending = np.argsort(places, kind="stable")
         back = np.argsort(ascending, kind="stable")
         rows = gather_rows(evidence, whole, places[ascending])
@@ -228,6 +229,7 @@ class LinkedEvidence:
         elif kind == GROUP:
             part, clusters = part[self._clusters.starts], np.arange(self.persons)
             weights = self._clusters.sizes.astype(np.float64)
+        # L = |T - B D|^2, with B fitted to the other persons: what an adversary leaves of each row
         D = standard(shown.features(target.name, kind, ordered=ordered)[:, present])
         T = target.values[:, present]
         L = ((T - ridge(D, T, part[present])) ** 2).sum(axis=0)
@@ -365,12 +367,14 @@ def less_time(values: Floats, when: Ints, history: History) -> Floats:
     ranks = np.unique(when, return_inverse=True)[1]
     many = int(ranks.max(initial=0)) + 1
     bins = ranks if many <= MOST_TIMES else np.argsort(np.argsort(when)) * MOST_TIMES // len(when)
+    # one dummy for each time but the first, which goes with the constant
     dummies = (bins == np.unique(bins)[1:, None]).astype(np.float64)
     out = np.full(values.shape, np.nan)
     for row, numbers in zip(out, values, strict=True):
         held = np.isfinite(numbers)
         numbers = numbers - numbers[held].mean() if held.any() else numbers
         d = np.where(held, dummies, np.nan)
+        # within persons: z - mean of the person, so that their own levels do not count as time
         apart = [np.nan_to_num(z - history.spread(history.means(z))) for z in (d, numbers[None])]
         effect = np.linalg.lstsq(apart[0].T, apart[1][0], rcond=1e-9)[0]
         left = numbers - (dummies - dummies.mean(axis=1, keepdims=True)).T @ effect

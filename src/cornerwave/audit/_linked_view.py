@@ -68,6 +68,7 @@ class LinkedView:
         one_of_m = 1 / history.sizes
         means = history.means(rows)
         votes = [self.votes[each] for each in names if each in self.votes]
+        # 1/m beside the means: those of few rows have more noise, and are shrunk more
         of_person = [means, means * one_of_m, one_of_m[None], *votes]
         if len(self.beside):
             of_person += [_filled(self.beside), np.isfinite(self.beside[-1:])]
@@ -82,6 +83,7 @@ class LinkedView:
         if kind in (MEAN, APART):
             return standard(np.vstack(of_person))
         few = history.spread(one_of_m[None])
+        # the row, the person, and row j of the change
         parts = [rows, rows * few, history.spread(np.vstack(of_person)), rows[:, history.other]]
         if history.in_time:
             parts += [history.shifted(rows, -1)]

@@ -216,6 +216,7 @@ class History:
         return rows[:, self._later(by)]
 
     def _later(self, by: int) -> Ints:
+        # the rows of each person are a circle: the one after the last is the first
         sizes = np.repeat(self.sizes, self.sizes)
         to = (self.place + by) % sizes
         if self.in_time:  # at the ends, as in a mirror: the last row is far from the first

@@ -132,11 +132,13 @@ class ComputedColumns:
         for name in self.names:
             at = np.array(self.columns) == name
             of_source = np.any([belongs(source) for source in self.sources[name]], axis=0)
+            # what all coordinates recover beyond those that the column is computed from
             everything = recovered(self.cross[at], np.ones_like(of_source), q2)
             more = everything - recovered(self.cross[at], of_source, q2)
             more[more < SLIGHT] = 0.0
             open_ = self.revealed[at][:, None]
             by_own = np.maximum(q2, [np.interp(q2, _Q2, each[::-1]) for each in self.alone[at]])
+            # 1 - (1 - R^2(F)) (1 - R^2(source)), and what other columns add
             known = self.weight[at] @ (open_ + by_own * (1 - open_) + more)
             known = known / self.weight[at].sum()
             least = [shares[source] for source in self.sources[name] if source in shares]

@@ -240,6 +240,7 @@ def _class(rows: PersonRows, persons: Ints) -> _Class:
     at = np.concatenate([np.arange(s, s + m) for s, m in zip(firsts, sizes.tolist(), strict=True)])
     starts = np.append(0, np.cumsum(sizes)[:-1])
     functions = _functions(starts, len(at), in_time=rows.in_time)
+    # every function of every column is a coordinate of a row
     names, kinds, parts = _looked_at(rows, at, functions)
     # how many rows a person has is seen
     count = np.repeat(sizes, sizes).astype(np.float64)
@@ -253,6 +254,7 @@ def _class(rows: PersonRows, persons: Ints) -> _Class:
             kinds = [*kinds, *[kind] * len(other.parts[place])]
             parts.append(other.parts[place])
     times = np.zeros(len(at)) if rows.times is None else rows.times[at]
+    # its noise: E[(sum_j a_j W_j)(sum_j b_j W_j)'] for all pairs of them
     noise = _Noise.of(rows.noise, times, list(functions.values()), names, others)
     z, noisy = np.concatenate(parts), np.array([name != "" for name in names])
     drawn = np.array([name in rows.categories or name == DRAWN_BESIDE for name in names])

@@ -135,6 +135,7 @@ class WholeCopy:
         Z = Z[vary] if len(vary) < len(Z) else Z
         Z -= mean[:, None]  # in place: a wide table's sample is large
         Z /= size[:, None]
+        # C as correlations: pairs that have both, without what chance explains, semidefinite
         C = moments.covariance[np.ix_(vary, vary)] / np.outer(size, size)
         C = semidefinite(significant(with_reach(C, known), known, Z.shape[1]))
         numbers = [i for i in vary if sample.coordinates[i].block == NUMBERS]
@@ -167,6 +168,7 @@ class WholeCopy:
         n = revealed.residuals.shape[1]
         left = significant(Covariances.of(revealed.residuals).covariance, known, n)
         left = with_reach(left, known)
+        # Var(Z_j - E[Z_j | F]) = 1 - R^2_j, by the better of the estimates of R^2
         np.fill_diagonal(left, 1 - revealed.shares)
         return replace(
             self,
@@ -259,6 +261,7 @@ class WholeCopy:
         shares = {}
         for name in self.names:
             at = self._at(name)
+            # 1 - (3): what F reveals and what is recovered of the rest, over a column's coordinates
             known = self.weight[at] @ (self.revealed[at][:, None] + recovered[at])
             # what is independent of all others hides exactly 1 - q^2; more is chance of the sample
             most = np.ones_like(q2) if self._block_of[name] in self.even else 1 - q2
@@ -370,6 +373,7 @@ class WholeCopy:
         predicted = np.empty((len(self.names), len(self.columns)))
         for place, at in enumerate(belongs.T):
             B = self.C[:, at]
+            # diag(C_ab C_bb^-1 C_ba), for the columns b at once
             predicted[place] = ((B @ pseudo_inverse(self.C[np.ix_(at, at)])) * B).sum(axis=1)
         variance = (self.weight * np.diag(self.C)) @ belongs
         shares = np.maximum((predicted * self.weight) @ belongs / variance, 0.0)
@@ -461,6 +465,7 @@ def _recovered(left: Floats, D: Floats, q2: Floats, cross: Floats | None = None)
 
     `D` is the noise over 1 - q^2. With `cross`, of what has these covariances with coordinates.
     """
+    # T of (4) in two steps: white has W' D W = 1, and turned makes W' C W diagonal
     values, vectors = np.linalg.eigh(D)
     kept = values > VANISHING * values.max(initial=0.0)
     white = vectors[:, kept] / np.sqrt(values[kept])

@@ -145,6 +145,7 @@ def _spreads(
     """
     # rows of a person are as few as persons, if they are alike
     counts = moments.present if people is None else np.minimum(moments.present, people.persons)
+    # the standard error of the mean: what the centre is rounded to (columns/_finish)
     errors = moments.deviation / np.sqrt(np.maximum(counts, 1))
     centres = zip(moments.mean.tolist(), errors.tolist(), scales, strict=True)
     variances = np.diag(moments.covariance)

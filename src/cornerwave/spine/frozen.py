@@ -155,6 +155,7 @@ class Frozen:
         level = self.hidden.level_of(asked.thousandths)
         if level is None or asked.against == LINEAR:
             return level
+        # the noisier of the two: each alone has to hide what is asked for
         place = self.joint.place_of(asked.thousandths)
         return None if place is None else max(level, Level(LATTICE[place - 1]))
 

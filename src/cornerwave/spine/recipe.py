@@ -283,6 +283,7 @@ class Recipe:
         for start in range(0, x.shape[1] if len(x) else 0, self._block_rows):
             for index, white in reader.white(ids[start : start + self._block_rows]):
                 copy = copies[index]
+                # Y = x + L W(v) with L L' = S, x and the noise each rounded to the grid
                 _core.add_on_grid(x, frozen.factor, white, frozen.grid, copy, start, around)
         self._readers.append(reader)
 
@@ -297,6 +298,7 @@ class Recipe:
             when = None if times is None else times[some]
             outers = None if noise.outer is None else group.outers[some]
             for index, made in reader.noise(group.ids[some], group.units[some], when, outers):
+                # Y = x + Phi(t) L_C P_u(v) + L_R P_i(v), rounded alike
                 _core.put_on_grid(x, made, self.frozen.grid, copies[index], start)
         self._persons.append(reader)
 
@@ -326,6 +328,7 @@ class Recipe:
                 else reader.noise(ids, changed)
             )
             for index, noise in made:
+                # instead of the noise of the first edition: both would show the change
                 copies[index][:, here] = add_noise_on_grid(x[:, here], noise, self.frozen.grid)
         self._pasts.append(reader)
 
@@ -435,6 +438,7 @@ class Recipe:
             for name, values in zip(schema.perturbed, self.frozen.unscaled(spread), strict=True)
         }
         made |= {**shown, **categories}
+        # f(the copy's own number or category): nothing that the copy does not show
         made |= {each.column: each.of(made[each.source]) for each in self.frozen.derived}
         arrays = [made[column.name] for column in schema.shown]
         fields = self.schema(wanted)
