@@ -106,6 +106,17 @@ def test_array_types_are_defined_once():
     assert found == ["arrays.py"]
 
 
+WHOLE_PROCESS = re.compile(r"catch_warnings|simplefilter|showwarning|excepthook|setrecursionlimit")
+"""What changes how a whole process works, in all of its threads."""
+
+
+def test_the_command_line_alone_changes_what_a_process_shares():
+    changing = {
+        room_of(path) for path in modules() if WHOLE_PROCESS.search(path.read_text("utf-8"))
+    }
+    assert changing == {"cli"}
+
+
 def test_the_library_names_no_option_of_the_command_line():
     """Option names belong to the command line; in messages they are texts with two dashes."""
     option = re.compile(r"(?<![\w-])--[a-z]")

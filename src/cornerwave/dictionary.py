@@ -13,7 +13,6 @@ file nor its recipient: the same copy has the same dictionary, byte for byte.
 
 import csv
 import io
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -25,7 +24,7 @@ from cornerwave import document as doc
 from cornerwave.choices import CATEGORY, DERIVED, KEPT, PERTURBED, UNIFORM, UNIT
 from cornerwave.document import DAY, count, is_date, moment, seconds_of
 from cornerwave.documents import page
-from cornerwave.errors import BiasWarning, ColumnError, OutputError, SourceError
+from cornerwave.errors import ColumnError, OutputError, SourceError, collecting_warnings
 from cornerwave.miner import LOG1P, RANK, Copy, CopyColumn, Estimate
 from cornerwave.outlook import in_units
 from cornerwave.outputs import check_place, read_metadata, write_text
@@ -98,8 +97,7 @@ def dictionary_of(path: Path | Address) -> DataDictionary:
     if stated is None or stated.rows is None or stated.privacy is None or stated.noise is None:
         raise SourceError(f"the metadata of {path.name} states too little for a dictionary")
     copy = Copy.open(path)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", BiasWarning)
+    with collecting_warnings():  # each column's entry states its bias
         spreads = _spreads(copy)
         steps = list(_example(copy))
     return DataDictionary(

@@ -14,7 +14,6 @@ of the rows, evenly spread, and otherwise warns how long all of them take. Categ
 cell by cell (_guesses).
 """
 
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -35,7 +34,7 @@ from cornerwave.audit._chance import refuse_overflow
 from cornerwave.audit._guesses import GuessedCells, guess_cells
 from cornerwave.audit._stated import with_metadata
 from cornerwave.audit._sums import covariance_of, means
-from cornerwave.errors import ColumnError, CornerwaveWarning, LevelError, SourceError, spelled
+from cornerwave.errors import ColumnError, LevelError, SourceError, spelled, warn
 from cornerwave.levels import checked_noise
 from cornerwave.outputs import CopyFile, check_place
 from cornerwave.passes import Bounded, Pass
@@ -187,9 +186,8 @@ def _thinned(
 
 def _say_how_long(method: str, seconds: float) -> None:
     if seconds > WORTH_SAYING:
-        warnings.warn(
+        warn(
             f"{method} takes about {seconds / 60:.0f} minutes to estimate every row",
-            CornerwaveWarning,
             stacklevel=4,
         )
 

@@ -1,6 +1,5 @@
 """Which columns reveal which, measured as at registration, in a trial on sampled rows."""
 
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -11,7 +10,7 @@ import pyarrow.compute as pc
 from cornerwave.arrays import Ints, Words
 from cornerwave.choices import CATEGORY, DOES, DROPPED, PERTURBED, UNIT, Choices
 from cornerwave.columns import DAYS, decide, is_category, is_number, plain_type, unit_of, value_type
-from cornerwave.errors import SourceError
+from cornerwave.errors import SourceError, collecting_warnings
 from cornerwave.inspection._columns import RARE
 from cornerwave.inspection._scales import RANK, can_be_ranked
 from cornerwave.keyed import KEY_BYTES, expand
@@ -221,8 +220,7 @@ class _Trial:
         surveyor = Surveyor(schema, scales, _SECRETS)
         places = np.arange(rows.num_rows)
         survey = surveyor.of(ids, rows, places)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with collecting_warnings():  # registration repeats what is worth knowing
             frozen = freeze(surveyor, survey, types)
         return cls(rows, types, choices, surveyor, survey, frozen)
 

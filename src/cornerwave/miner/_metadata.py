@@ -10,7 +10,6 @@ The metadata is inside a Parquet or Arrow file, beside a CSV, or given by the re
 A field that is not there has its default value.
 """
 
-import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -23,7 +22,7 @@ from numpy.typing import NDArray
 from cornerwave.arrays import Floats
 from cornerwave.choices import CATEGORY, DERIVED, KEPT, KEY, MARGINAL, PERTURBED, UNIT
 from cornerwave.columns import KNOTS, SameSpread, is_number, type_named
-from cornerwave.errors import BiasWarning, ColumnError, LevelError, SourceError
+from cornerwave.errors import BiasWarning, ColumnError, LevelError, SourceError, warn
 from cornerwave.levels import THOUSANDTHS, Level
 from cornerwave.outputs import metadata_of, read_metadata
 from cornerwave.sources import Address, Source, open_source, place_of
@@ -161,11 +160,11 @@ def level_of(
                 "as the noise left them (a raw copy)"
             )
         if metadata is None and any(is_number(part.type) for part in source.schema):
-            warnings.warn(
+            warn(
                 f"{source.name} does not state how it was made, so its numbers are taken as the "
                 "noise left them (a raw copy); pass metadata={} if they are, or else "
                 "metadata=release.metadata",
-                BiasWarning,
+                kind=BiasWarning,
                 stacklevel=3,
             )
         return Level(noise)
@@ -245,10 +244,10 @@ def unit_of(source: Source, metadata: CopyMetadata | None) -> str | None:
         return unit
     what = "rows" if metadata.outer_unit is None or not shown else "persons"
     belong = "persons" if metadata.outer_unit is None else "households"
-    warnings.warn(
+    warn(
         f"{what} of {source.name} belong to {belong}, and the copy does not show which: standard "
         f"errors are those of independent {what}, and too small",
-        BiasWarning,
+        kind=BiasWarning,
         stacklevel=3,
     )
     return shown.get(metadata.unit)
@@ -287,7 +286,7 @@ def warn_of_bias(columns: Iterable[CopyColumn]) -> None:
 def warn_biased(names: Sequence[str], what: str) -> None:
     """Issue a BiasWarning that names the columns, if there are any."""
     if names:
-        warnings.warn(f"{quoted(names)}: {what}", BiasWarning, stacklevel=5)
+        warn(f"{quoted(names)}: {what}", kind=BiasWarning, stacklevel=5)
 
 
 def quoted(names: Iterable[str]) -> str:

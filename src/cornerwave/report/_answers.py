@@ -5,7 +5,6 @@ Standard errors are those of the noise alone, so they show what the noise costs.
 """
 
 import math
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -14,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from cornerwave.document import DAY, SPANS, DataTable, is_date, moment, seconds_of, span_of
-from cornerwave.errors import BiasWarning, ColumnError
+from cornerwave.errors import ColumnError, collecting_warnings
 from cornerwave.levels import Level
 from cornerwave.miner import Copy, CopyColumn, Estimate
 from cornerwave.sources import Source
@@ -78,13 +77,12 @@ def ask(copy: Copy, asked: Questions) -> Answers:
         asked.regression: _regression,
         FREQUENCIES: _frequencies,
     }
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", BiasWarning)
+    with collecting_warnings() as caught:
         results = {
             heading: _unless_refused(lambda q=question: q(copy, asked))  # type: ignore[misc]
             for heading, question in questions.items()
         }
-    return Answers(results, tuple(dict.fromkeys(str(w.message) for w in caught)))
+    return Answers(results, tuple(dict.fromkeys(caught)))
 
 
 def as_kept(source: Source, columns: Iterable[CopyColumn]) -> Copy:
