@@ -6,7 +6,7 @@ one that was built with ASan and UBSan, for which the process has to preload the
 
 import hashlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from importlib.machinery import ExtensionFileLoader
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -334,16 +334,19 @@ CALLS: dict[str, Callable[[Generator], list[Any]]] = {
 }
 
 
-def arguments(name: str) -> list[Any]:
+Calls = Mapping[str, Callable[[Generator], list[Any]]]
+
+
+def arguments(name: str, calls: Calls = CALLS) -> list[Any]:
     """The same arguments every time, in memory of their own."""
-    return CALLS[name](np.random.default_rng(list(name.encode())))
+    return calls[name](np.random.default_rng(list(name.encode())))
 
 
-def digest(module: ModuleType) -> str:
+def digest(module: ModuleType, calls: Calls = CALLS) -> str:
     """A hash of what all kernels return and fill in."""
     found = hashlib.sha256()
-    for name in sorted(CALLS):
-        given = arguments(name)
+    for name in sorted(calls):
+        given = arguments(name, calls)
         found.update(repr((name, getattr(module, name)(*given))).encode())
         for array in given:
             found.update(array.tobytes() if isinstance(array, np.ndarray) else b"")

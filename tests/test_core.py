@@ -33,15 +33,15 @@ def test_all_kernels_give_the_same_bits(instructions):
     assert kernels.digest(module_of(instructions)) == GOLDEN
 
 
-def test_a_last_bit_would_be_noticed(monkeypatch):
+def test_a_last_bit_would_be_noticed():
     def beside(rng):
         words, masks, out = sound["fill_normals"](rng)
         words[0] ^= np.uint64(1 << 12)
         return [words, masks, out]
 
     sound = kernels.CALLS
-    monkeypatch.setattr(kernels, "CALLS", sound | {"fill_normals": beside})
-    assert kernels.digest(module_of("portable")) != GOLDEN
+    calls = sound | {"fill_normals": beside}
+    assert kernels.digest(module_of("portable"), calls) != GOLDEN
 
 
 @pytest.mark.parametrize("instructions", INSTRUCTIONS)

@@ -38,6 +38,7 @@ from cornerwave.vault import Vault
 from cornerwave.outputs import _outputs as write
 from cornerwave.ledger import Ledger
 from cornerwave.ledger._database import Connection
+from tests.killing import arm, forked
 from tests.postgresql import copy_tree
 
 SEAMS = [
@@ -51,44 +52,11 @@ SEAMS = [
 ]
 
 
-def arm(kill_at, log):
-    count = 0
-
-    def event(name):
-        nonlocal count
-        count += 1
-        if count == kill_at:
-            os.write(log, name.encode())
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    for home, name in SEAMS:
-        def wrap(original, name):
-            def wrapped(*args, **kwargs):
-                event("before " + name)
-                result = original(*args, **kwargs)
-                event("after " + name)
-                return result
-            return wrapped
-        setattr(home, name, wrap(getattr(home, name), name))
-
-
 def release(folder, ending, force=False):
     dataset = Vault.open(folder / ".cornerwave").dataset("people")
     releases = dataset.release_many({"ann": Level(0.25), "bob": Level(4.0)})
     copies = [(r, folder / f"{r.recipient}.{ending}") for r in releases]
     write_all(copies, threads=1, force=force)
-
-
-def forked(work):
-    child = os.fork()
-    if child == 0:
-        try:
-            work()
-            os._exit(0)
-        except BaseException as error:
-            print(repr(error), file=sys.stderr, flush=True)
-            os._exit(1)
-    return os.waitpid(child, 0)[1]
 
 
 def main(backup, out, ending, every):
@@ -103,7 +71,7 @@ def main(backup, out, ending, every):
         log = os.open(out / str(k) / "where", os.O_CREAT | os.O_WRONLY)
 
         def crash():
-            arm(k, log)
+            arm(SEAMS, k, log)
             release(killed, ending)
 
         status = forked(crash)
@@ -162,11 +130,11 @@ def hidden(folder):
     return [path.name for path in folder.iterdir() if path.name.endswith(".part")]
 
 
-def crash_everywhere(backup, tmp_path, ending, every=1):
+def crash_everywhere(backup, tmp_path, ending, every=1, driver=DRIVER):
     out = tmp_path / "crashes"
     out.mkdir()
     run = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", DRIVER, backup, out, ending, str(every)],
+        [sys.executable, "-W", "ignore", "-c", driver, backup, out, ending, str(every)],
         capture_output=True,
         text=True,
         env={**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"},
@@ -212,7 +180,7 @@ def test_a_release_killed_anywhere_is_whole_or_not_there(backup, tmp_path, endin
 
 
 @pytest.mark.slow
-def test_the_net_catches_a_release_that_shows_before_it_records(backup, tmp_path, monkeypatch):
+def test_the_net_catches_a_release_that_shows_before_it_records(backup, tmp_path):
     """The negative control: never recorded, a killed run shows what no line covers."""
     wrong = DRIVER.replace(
         "main(Path(",
@@ -223,8 +191,7 @@ def forgetful(releases, formats):
 _release._hold = forgetful
 main(Path(""",
     )
-    monkeypatch.setitem(globals(), "DRIVER", wrong)
-    crashes = crash_everywhere(backup, tmp_path, "parquet", every=9)
+    crashes = crash_everywhere(backup, tmp_path, "parquet", every=9, driver=wrong)
     uncovered = 0
     for crash in crashes:
         dataset = Vault.open(crash / "killed" / ".cornerwave").dataset("people")

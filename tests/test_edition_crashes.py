@@ -38,7 +38,7 @@ def release(folder, what, force=False):
 
 """
 DRIVER = re.sub(r"SEAMS = \[.*?\n\]\n", "", test_crash.DRIVER, flags=re.S)
-DRIVER = re.sub(r"def release\(.*?(?=def forked)", ACT + SEAMS, DRIVER, flags=re.S)
+DRIVER = re.sub(r"def release\(.*?(?=def main)", ACT + SEAMS, DRIVER, flags=re.S)
 
 FIRST = people(120, 1)
 CHANGED = pa.concat_tables([changed(FIRST, range(0, 120, 5)).slice(3), people(10, 8, 700)])

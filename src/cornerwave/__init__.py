@@ -3,10 +3,16 @@
     register   source ── rows ── survey (parts add up) ── freeze ── ledger: a dataset
     release    source ── rows ── recipe (pure) ── copies ── registered table? ── ledger ── files
 
-    copy at noise v:   Y(v) = X + W(v),   Cov(W(u), W(v)) = min(u, v) K
-                       numbers by a path of keyed noise, categories by keyed refresh events
+    copy at noise v    Y(v) = X + W(v),   Cov(W(u), W(v)) = min(u, v) S,   S = K or more
+      numbers          one path of keyed noise for each row; with a unit, one for each person, too
+      categories       keyed events refresh cells; with a unit, whole histories of persons
+      its look         drawn together, c + f (Y - c), so that it varies as the table does
+    privacy p          the least share of a column, or of what a person has, that stays hidden from
+                       estimates linear in the noise and arbitrary in what is shown without noise
 
-For owners: `Vault`, `Dataset`, `Release`, `Level`. For recipients: `cornerwave.miner`. For
+For owners: `Vault`, `Dataset`, `Release`, `Level`, also for tables that grow (`Dataset.append`,
+`Dataset.update`) and for several tables of the same persons (`Vault.register_linked`). For
+recipients: `cornerwave.miner`. For
 auditors: `cornerwave.audit`. For researchers: `parallel`, `sequential`, `on_demand` and
 `corner_wave`, over arrays.
 """

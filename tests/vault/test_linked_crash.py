@@ -34,6 +34,7 @@ from cornerwave.ledger import Ledger
 from cornerwave.ledger._database import Connection
 from cornerwave.outputs import _hidden_folders, _table_copies
 from cornerwave.vault import Vault
+from tests.killing import arm, forked
 
 SEAMS = [
     *((os, name) for name in ("mkdir", "rmdir", "unlink", "rename", "replace", "chmod", "fsync")),
@@ -43,42 +44,9 @@ SEAMS = [
 ]
 
 
-def arm(kill_at, log, only):
-    count = 0
-
-    def event(name):
-        nonlocal count
-        count += only in name
-        if count == kill_at:
-            os.write(log, name.encode())
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    for home, name in SEAMS:
-        def wrap(original, name):
-            def wrapped(*args, **kwargs):
-                event("before " + name)
-                result = original(*args, **kwargs)
-                event("after " + name)
-                return result
-            return wrapped
-        setattr(home, name, wrap(getattr(home, name), name))
-
-
 def release(vault, place, privacy):
     copy = Vault.open(vault).linked("clinic").release(to="ann", privacy=privacy)
     copy.write(place, force=True)
-
-
-def forked(work):
-    child = os.fork()
-    if child == 0:
-        try:
-            work()
-            os._exit(0)
-        except BaseException as error:
-            print(repr(error), file=sys.stderr, flush=True)
-            os._exit(1)
-    return os.waitpid(child, 0)[1]
 
 
 def main(home, name, first, every, only):
@@ -92,7 +60,7 @@ def main(home, name, first, every, only):
         log = os.open(out / "where", os.O_CREAT | os.O_WRONLY)
 
         def crash():
-            arm(k, log, only)
+            arm(SEAMS, k, log, only)
             release(out / "vault", place, 0.5)
 
         status = forked(crash)
