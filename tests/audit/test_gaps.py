@@ -15,7 +15,7 @@ import pyarrow.parquet as papq
 import pytest
 
 from cornerwave.audit import ALPHA, as_json, audit, verdict
-from cornerwave.audit._rows import Completion
+from cornerwave.audit._completion import Completion
 from cornerwave.audit._sums import Layout, Statistics
 from cornerwave.errors import CornerwaveWarning
 from cornerwave.moments import Moments

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 from cornerwave._core import add_on_grid
-from cornerwave.noise import Memory
+from cornerwave.arrays import Memory
 
 
 def in_order(weights, white, order):

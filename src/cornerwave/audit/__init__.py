@@ -18,15 +18,18 @@
                  _sums                     sums of products over all rows, grids of rounding
                  _steps                    single rows: steps of the path
                  _repeats                  noise that came twice, or not at all
-                 _rows                     some rows, completed, and their noise in many directions
+                 _completion               rows with missing values, completed
+                 _rows                     some rows, and their noise in many directions
                  _number_checks            sums of products, and what stays hidden
                  _row_checks               sorted rows, low digits, and the order of the rows
                  _single_rows              leaks in few rows, noise that came from other rows
                  _coalitions               what coalitions recover, linear or not
                  _apart                    columns clipped or on ranks, each by itself
     categories:  _guesses                  what a pass keeps, and what stays hidden
+                 _guessed_cells            the best guess of each cell, without a truth
                  _category_checks          refreshes, replacements, path
     both:        _whole                    does everything in a copy hide what it states?
+                 _left                     what is left of a column, and its error
                  _everything               the rows in which this is measured
                  _noise_free               what has no noise, and the copy smoothed over it
                  _groupings                ways to group rows by it, and which are worth an estimate

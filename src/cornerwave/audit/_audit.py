@@ -37,6 +37,7 @@ from cornerwave.audit._coalitions import Gain, Posterior, attack_sample, hidden,
 from cornerwave.audit._everything import gather_everything
 from cornerwave.audit._exposed import Exposed, ExposurePass
 from cornerwave.audit._guesses import CategoriesRead, CategoryCodes, Guessed, Guesses, guess_all
+from cornerwave.audit._left import Left
 from cornerwave.audit._linked import LINKED_FAMILIES, WORDS, LinkedAudit, LinkedEvidence
 from cornerwave.audit._linked_view import PersonsBeside
 from cornerwave.audit._mixed_checks import (
@@ -50,7 +51,7 @@ from cornerwave.audit._numbers import NumberEvidence, NumbersRead, too_few
 from cornerwave.audit._row_checks import check_order
 from cornerwave.audit._stated import with_metadata
 from cornerwave.audit._sums import Statistics
-from cornerwave.audit._whole import WHOLE_FAMILIES, Left
+from cornerwave.audit._whole import WHOLE_FAMILIES
 from cornerwave.choices import DERIVED, KEPT, KEY, UNIT
 from cornerwave.errors import SourceError
 from cornerwave.sources import Progress, silent

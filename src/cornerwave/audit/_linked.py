@@ -47,6 +47,7 @@ from cornerwave.audit._attacks import Target
 from cornerwave.audit._chance import ALPHA, LEAST_AUDITED, Check, Family
 from cornerwave.audit._everything import gather_rows
 from cornerwave.audit._fits import boost, ridge, standard
+from cornerwave.audit._left import Left, Loss
 from cornerwave.audit._linked_view import (
     APART,
     CHANGE,
@@ -58,7 +59,7 @@ from cornerwave.audit._linked_view import (
     vote,
 )
 from cornerwave.audit._membership import History
-from cornerwave.audit._whole import Left, Loss, WholeEvidence
+from cornerwave.audit._whole import WholeEvidence
 from cornerwave.choices import KEPT, SHUFFLE
 
 MOST_LINKED_ROWS, MOST_OF_ONE = 1 << 15, 256

@@ -15,8 +15,9 @@ from cornerwave.arrays import Floats
 from cornerwave.audit._alignment import Aligned
 from cornerwave.audit._blocks import AlignedRows
 from cornerwave.audit._chance import LEAST_AUDITED
+from cornerwave.audit._completion import Completion
 from cornerwave.audit._repeats import Repeated
-from cornerwave.audit._rows import KEPT_SEED, Completion, Directions, Kept, KeptRows, room_for
+from cornerwave.audit._rows import KEPT_SEED, Directions, Kept, KeptRows, room_for
 from cornerwave.audit._steps import Expected, NearRows, StepsSeen, Watched
 from cornerwave.audit._sums import COARSE, Layout, Statistics, Sums, steps_of, steps_still
 from cornerwave.choices import PERTURBED

@@ -31,7 +31,7 @@ from cornerwave.attack import Knowledge
 from cornerwave.audit._alignment import Aligned
 from cornerwave.audit._blocks import AlignedRows
 from cornerwave.audit._chance import refuse_overflow
-from cornerwave.audit._guesses import GuessedCells, guess_cells
+from cornerwave.audit._guessed_cells import GuessedCells, guess_cells
 from cornerwave.audit._stated import with_metadata
 from cornerwave.audit._sums import covariance_of, means
 from cornerwave.errors import ColumnError, LevelError, SourceError, spelled, warn

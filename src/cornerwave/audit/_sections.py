@@ -17,9 +17,9 @@ from cornerwave.audit._audit import (
 from cornerwave.audit._chance import ALPHA
 from cornerwave.audit._coalitions import Gain
 from cornerwave.audit._guesses import Guesses
+from cornerwave.audit._left import Left
 from cornerwave.audit._linked import LinkedAudit
 from cornerwave.audit._verdict import as_json, failed, faults, named, notes, verdict
-from cornerwave.audit._whole import Left
 from cornerwave.document import BAD, GOOD, PLAIN, count
 
 SHOWN = 12

@@ -4,7 +4,6 @@ steps, ancestors     levels -> how each is reached on the path
 WhiteStreams         key, level, row -> white noise
 Reading, Reader      both -> noise of some rows at the wanted levels
 grid_of              the grid that copies lie on; _core shapes noise and adds it
-Memory               where copies are made, used again
 PersonNoise, PersonReader    noise of persons with several rows
 Refresher, refresh   categories: events at keyed times, each a fresh draw
 MovedRows, MovedCells    categories that changed: their next value, and what copies show
@@ -23,9 +22,15 @@ from cornerwave.noise._carried import (
     personal_history,
 )
 from cornerwave.noise._changed_rows import ChangedRows, Past
-from cornerwave.noise._factor import SWEEPS, factor, noise_shape
-from cornerwave.noise._grid import COARSEST, GRID_BITS, add_noise_on_grid, grid_of
-from cornerwave.noise._memory import Memory
+from cornerwave.noise._factor import (
+    COARSEST,
+    GRID_BITS,
+    SWEEPS,
+    add_noise_on_grid,
+    factor,
+    grid_of,
+    noise_shape,
+)
 from cornerwave.noise._moved_cells import LEAST, CategoryMoves, MovedCells, MovedRows, moves_key
 from cornerwave.noise._person_noise import (
     PersonNoise,
@@ -81,7 +86,6 @@ __all__ = [
     "Changes",
     "EventClock",
     "HistoryReader",
-    "Memory",
     "MovedCells",
     "MovedRows",
     "Past",

@@ -1,9 +1,14 @@
-"""A lower triangular factor of a covariance, singular or not.
+"""What noise of a covariance K takes: a lower triangular factor, singular or not, and a grid.
 
     K = L L'
+    copy = (rint(x / g) + rint(w / g)) g,   g a power of two, about 2^-24 of the deviation
 
 A constant column has a zero row in L, a column that follows from those before it a zero on
 the diagonal. The arithmetic is strict: the noise depends on every bit of L.
+
+On the grid the low bits of copies reveal nothing (Mironov 2012). The value in steps is whole, so
+rounding the noise rounds their sum: a copy on the grid is a function of the raw copy of the table
+on the grid. g is the same for every level.
 """
 
 from collections.abc import Callable
@@ -138,3 +143,36 @@ def _with_spectrum(matrix: Floats, change: Callable[[Floats], Floats]) -> Floats
     changed = np.zeros(matrix.shape)
     _core.compose(change(np.diag(values).copy()), vectors, changed)
     return changed
+
+
+# --------------------------------------------------------------------------------------------------
+# The grid.
+
+
+GRID_BITS = 24
+"""Copies lie on a grid of about 2^-24 of a column's standard deviation."""
+
+COARSEST = 2.0**-8
+"""A grid coarser than this share of the deviation swallows the noise of the lowest levels."""
+
+
+def grid_of(*, deviation: Floats, largest: Floats) -> Floats:
+    """Return the step of each column's grid, a power of two; 0 for a constant column.
+
+    From its deviation, and coarser where its largest |x| is so far from zero that doubles
+    are: then a value and its noise are whole numbers of steps that add up exactly.
+
+    >>> grid_of(deviation=np.array([1.0, 0.0]), largest=np.array([2.0, 5.0])) == [2**-24, 0]
+    array([ True,  True])
+    """
+    fine = np.frexp(deviation)[1] - 1 - GRID_BITS
+    coarse = np.frexp(largest)[1] - 51
+    return np.where(deviation > 0, np.ldexp(1.0, np.maximum(fine, coarse)), 0.0)
+
+
+def add_noise_on_grid(x: Floats, noise: Floats, grid: Floats) -> Floats:
+    """Return x + noise, both (columns, rows), as whole numbers of each column's grid steps."""
+    steps = np.where(grid > 0, grid, 1.0)[:, None]
+    per_step = 1.0 / steps
+    on_grid = (np.rint(x * per_step) + np.rint(noise * per_step)) * steps
+    return np.where(grid[:, None] > 0, on_grid, x)  # a constant column stays as it is

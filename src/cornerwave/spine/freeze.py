@@ -39,7 +39,7 @@ from cornerwave.privacy import (
     measure_hidden,
     shares_of_persons,
 )
-from cornerwave.spine.coordinates import NoisyNumbers, sampled_persons, sampled_rows
+from cornerwave.spine.coordinates import NoisyNumbers, check_places, sampled_persons, sampled_rows
 from cornerwave.spine.frozen import BURIED, Frozen
 from cornerwave.spine.linked import Linked, TableOfPersons
 from cornerwave.spine.missing import Draws, has_many_complete_rows
@@ -47,7 +47,6 @@ from cornerwave.spine.person_counts import PersonCounts, persons_holding
 from cornerwave.spine.person_curves import curve_noise
 from cornerwave.spine.person_gaps import with_gaps_filled
 from cornerwave.spine.person_sample import check_persons, nested_noise, person_noise
-from cornerwave.spine.same_places import check_places
 from cornerwave.spine.survey import Survey, Surveyor
 
 WORTH_SAYING = 0.1

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from cornerwave import _core, sizes
-from cornerwave.arrays import Codes, Floats, Ids, Ints, Words
+from cornerwave.arrays import Codes, Floats, Ids, Ints, Memory, Words
 from cornerwave.columns import Fingerprint
 from cornerwave.errors import SourceChanged, SourceError
 from cornerwave.keyed import BlockFunction, Secrets, expand, room_for
@@ -27,7 +27,6 @@ from cornerwave.levels import retention
 from cornerwave.noise import (
     EventClock,
     HistoryReader,
-    Memory,
     MovedCells,
     Past,
     PersonHistoryReader,
