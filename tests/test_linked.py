@@ -563,5 +563,117 @@ def test_a_table_without_the_unit_changes_and_grows_as_if_alone(tmp_path):
     after = linked["weather"].release(to="a", noise=1.0).to_frame()
     assert after.iloc[21:].equals(before.iloc[21:])
     assert (after["temp"].iloc[:21] != before["temp"].iloc[:21]).all()
-    with pytest.raises(ColumnError, match="linked with other tables"):
-        linked["planes"].update(tables["planes"].assign(seats=1.0), old=tables["planes"])
+
+
+# --- updates ---------------------------------------------------------------------------------
+
+
+def updated_clinic(vault, persons=2 * PERSONS):
+    """Every cost anew: it depends on the patient's height, on which the cost before did not."""
+    patients, visits = clinic(persons)
+    patients, visits = patients.drop(columns="sex"), visits.drop(columns=["sex", "ward", "height"])
+    tables, rng = {"patients": patients, "visits": visits}, np.random.default_rng(4)
+    linked = vault.register_linked("clinic", tables, keep_order=True, **CHOICES)
+    before = {n: linked[n].release(to="a", noise=1.0, raw=True).to_frame() for n in tables}
+    height = patients.set_index("patient")["height"].loc[visits["patient"]].to_numpy()
+    cost = 100 + 19 * (height - 170) / 9 + 3 * rng.normal(size=len(visits))
+    new = visits.assign(cost=np.round(cost, 2))
+    edition = linked["visits"].update(new, old=visits)
+    after = linked["visits"].release(to="a", noise=1.0, raw=True).to_frame()
+    return patients, visits, new, before, after, edition
+
+
+def left_of_costs(patients, visits, new, before, after):
+    """What somebody leaves of the new costs who has copies of both tables in both editions."""
+    whose = pd.Series(np.arange(len(patients)), patients["patient"])
+    of = whose[visits["patient"]].to_numpy()
+    counts = np.bincount(of)
+    both = [before["visits"]["cost"].to_numpy(), after["cost"].to_numpy()]
+    means = [(np.bincount(of, each) / counts)[of] for each in both]
+    own = before["patients"][["height", "risk", "bmi"]].to_numpy(float)[of]
+    features = np.column_stack([*both, *means, own, 1 / counts[of]])
+    truth = new["cost"].to_numpy(float)
+    mean = (np.bincount(of, truth) / counts)[of]
+    return left(truth, features, of), left(mean, features, of)
+
+
+def test_an_update_of_a_linked_table_hides_what_the_others_reveal_of_new_values(vault):
+    patients, visits, new, before, after, edition = updated_clinic(vault)
+    found = left_of_costs(patients, visits, new, before, after)
+    assert min(found) > 0.5 - 2 * np.sqrt(2 / (2 * PERSONS)), found  # as many persons
+    assert edition.changes.changed > 0.99 * len(visits)  # some are the same by rounding
+
+
+def test_negative_control_new_noise_that_other_tables_have_no_part_in(vault, monkeypatch):
+    from cornerwave.vault import _updates
+    from cornerwave.vault._elsewhere import Elsewhere
+
+    monkeypatch.setattr(_updates, "elsewhere", lambda *_: Elsewhere.nothing())
+    patients, visits, new, before, after, _ = updated_clinic(vault)
+    assert min(left_of_costs(patients, visits, new, before, after)) < 0.4
+
+
+def children(persons=400, seed=7):
+    """Visits and tests of patients, with keys, a category of the person and one of rows."""
+    rng = np.random.default_rng(seed)
+    level, sex = rng.normal(size=persons), np.array(list("fm"))[rng.integers(0, 2, persons)]
+    tables = {}
+    for name, kinds, rows in (("visits", "abcd", 3), ("tests", "xyz", 2)):
+        who = np.repeat(np.arange(persons), rows)
+        tables[name] = pd.DataFrame(
+            {
+                "row": np.arange(len(who)),
+                "patient": [f"P{u:05d}" for u in who],
+                name[:1]: np.round(level[who] + rng.normal(size=len(who)), 3),
+                f"{name} kind": np.array(list(kinds))[rng.integers(0, len(kinds), len(who))],
+                "sex": sex[who],
+            }
+        )
+    return tables
+
+
+def registered_children(vault, tables):
+    choices = {"unit": "patient", "key": "row", "keep_order": True, "few_rows": True}
+    return vault.register_linked("clinic", tables, **choices)
+
+
+def test_persons_who_were_replaced_stay_so_in_all_tables_when_one_changes(vault):
+    tables = children()
+    linked = registered_children(vault, tables)
+    names = {name: [f"{name} kind", "sex"] for name in tables}
+
+    def kept(name, table):
+        copy = linked[name].release(to="a", noise=3.0, raw=True).to_frame()
+        same = (copy[names[name]].to_numpy() == table[names[name]].to_numpy()).all(axis=1)
+        return copy, same.reshape(400, -1).all(axis=1)
+
+    first, before = kept("visits", tables["visits"])
+    others, _ = kept("tests", tables["tests"])
+    rng, new = np.random.default_rng(3), tables["visits"].copy()
+    moved = rng.random(len(new)) < 0.3
+    letters = np.array(list("abcd"))
+    code = np.searchsorted(letters, new["visits kind"].to_numpy())
+    new["visits kind"] = letters[np.where(moved, (code + 1) % 4, code)]
+    linked["visits"].update(new, old=tables["visits"])
+    second, after = kept("visits", new)
+    assert (before != after).sum() <= 2  # the same by chance
+    assert abs(before.mean() - 0.5) < 5 * 0.5 / 20
+    changed = first["visits kind"].to_numpy() != second["visits kind"].to_numpy()
+    assert (changed == moved).all()
+    # the other table shows the donors that it showed, also of donors whose rows have changed
+    again, _ = kept("tests", tables["tests"])
+    assert again.equals(others)
+
+
+def test_updates_that_would_show_two_values_or_two_noises_are_refused_in_one_line(vault):
+    tables = children()
+    linked = registered_children(vault, tables)
+    other = tables["visits"].assign(sex=tables["visits"]["sex"].map({"f": "m", "m": "f"}))
+    with pytest.raises(ColumnError, match="'sex' changed, and table 'tests' has the same"):
+        linked["visits"].update(other, old=tables["visits"])
+    new = tables["visits"].assign(v=tables["visits"]["v"] + 0.5)
+    linked["visits"].update(new, old=tables["visits"])
+    with pytest.raises(ColumnError, match="numbers of table 'visits' were changed") as caught:
+        linked["tests"].update(tables["tests"].assign(t=1.0), old=tables["tests"])
+    assert "\n" not in str(caught.value)
+    assert len(linked["tests"].editions) == 1

@@ -12,7 +12,7 @@ far; so does each new state of the whole table. What registration fixed stays.
     Moves, check_moves     how well old values of categories predict the new ones       (_changes)
 """
 
-from cornerwave.editions._all_persons import AllPersons
+from cornerwave.editions._all_persons import AllPersons, RowsReplaced
 from cornerwave.editions._all_rows import AllRows, shows_something
 from cornerwave.editions._changes import (
     MOVED,
@@ -22,6 +22,7 @@ from cornerwave.editions._changes import (
     check_moves,
     hidden_after,
     moved_of,
+    moved_of_persons,
     moving,
     pooled,
 )
@@ -62,6 +63,7 @@ __all__ = [
     "Portion",
     "Ranges",
     "RowChanges",
+    "RowsReplaced",
     "Spread",
     "accepted_moves",
     "changing",
@@ -73,6 +75,7 @@ __all__ = [
     "hidden_after",
     "measure_drift",
     "moved_of",
+    "moved_of_persons",
     "moving",
     "next_edition",
     "pooled",

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from cornerwave.arrays import Floats
+from cornerwave.arrays import Floats, Words
 from cornerwave.columns import Schema
 from cornerwave.editions._all_rows import (
     MORE,
@@ -30,6 +30,26 @@ from cornerwave.spine.survey import Survey
 
 Shares = Mapping[str, tuple[float, ...]]
 """What copies at privacy 0.01, 0.02, ... of the lattice hide of each column."""
+
+
+def _none() -> Words:
+    return np.empty(0, dtype=np.uint64)
+
+
+@dataclass(frozen=True)
+class RowsReplaced:
+    """Hashes of rows: of those that went, and of those that changed, before and after."""
+
+    went: Words = field(default_factory=_none)
+    before: Words = field(default_factory=_none)
+    after: Words = field(default_factory=_none)
+
+    def __add__(self, other: "RowsReplaced") -> "RowsReplaced":
+        return RowsReplaced(
+            np.concatenate([self.went, other.went]),
+            np.concatenate([self.before, other.before]),
+            np.concatenate([self.after, other.after]),
+        )
 
 
 @dataclass(frozen=True)
@@ -56,6 +76,15 @@ class AllPersons:
         ends, middles = parted(_hidden_numbers(survey.persons, len(schema.perturbed), timed))
         nothing = cls(rows, rows, survey.persons, ends, middles, timed)
         return replace(nothing, sample=nothing._coarse(survey.persons).at_most(MOST_KEPT))
+
+    def after(self, rows: "RowsReplaced") -> "AllPersons":
+        """Return these persons without rows that went, and with the hashes of those that changed.
+
+        Of rows that changed the numbers stay: with them goes the noise that is compared. The rule
+        by which noise is renewed hides what they became.
+        """
+        sample = self.sample.without(rows.went).renamed(rows.before, rows.after)
+        return replace(self, rows=self.rows - len(rows.went), sample=sample)
 
     def with_rows(self, survey: Survey) -> "AllPersons":
         """Return these persons with the rows of another survey."""

@@ -23,7 +23,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from cornerwave.arrays import Codes, Flags, Floats, Words
+from cornerwave.arrays import Codes, Flags, Floats, Ints, Words
 from cornerwave.columns import Categories
 from cornerwave.editions._drift import ALLOWANCE
 from cornerwave.editions._edition import Edition, Moved
@@ -52,29 +52,41 @@ from cornerwave.privacy import (
     history_functions,
 )
 from cornerwave.spec import CopySpec
+from cornerwave.spine.continued import state_words
 from cornerwave.spine.frozen import Frozen
+from cornerwave.spine.moved_histories import HistoryStep
 
 PLAUSIBLE = 0.5
 """A history whose changes are smaller than this share of those measured is not considered."""
 
 
-def hidden_after(frozen: Frozen, rules: Sequence[Transition]) -> dict[str, float]:
-    """Return what copies of an edition and the one before, at privacy 0.5, hide of changed rows."""
+def hidden_after(
+    frozen: Frozen, rules: Sequence[Transition], beside: Floats | None = None
+) -> dict[str, float]:
+    """Return what copies of an edition and the one before, at privacy 0.5, hide of changed rows.
+
+    `beside` are the loadings of what persons have in linked tables.
+    """
     level = frozen.hidden.level_of(HALF) or Level(1.0)
-    return _hidden_of_changing(frozen, [(0, level.noise), (1, level.noise)], [rules])
+    return _hidden_of_changing(frozen, [(0, level.noise), (1, level.noise)], [rules], beside)
 
 
 def _hidden_of_changing(
-    frozen: Frozen, held: Sequence[tuple[int, float]], editions: Sequence[Sequence[Transition]]
+    frozen: Frozen,
+    held: Sequence[tuple[int, float]],
+    editions: Sequence[Sequence[Transition]],
+    beside: Floats | None = None,
 ) -> dict[str, float]:
     """Return what copies hide of rows that changed in each edition, by its rules.
 
     `held` are copies: after how many of the `editions`, and their noise. The least share of each
     value, of the mean of all editions and of each change.
     """
-    shape, least = frozen.covariance + frozen.excess, dict[str, float]()
+    shape = frozen.shape_beside(np.zeros((0, 0)) if beside is None else beside)
+    least = dict[str, float]()
     if frozen.persons is not None:  # averages or differences of rows leave one half of the noise
-        editions = [tuple(map(for_rows, rules)) for rules in editions]
+        paths = frozen.persons.paths
+        editions = [tuple(for_rows(rule, paths) for rule in rules) for rules in editions]
     for rules in _sequences(editions):
         # only questions about columns that changed: the others hide what they always did
         moving = sorted({column for rule in rules if rule for column in rule.columns})
@@ -130,7 +142,7 @@ def changing(
         return {}
     rules = past.followed
     held = {(sum(each <= edition for each in rules), noise) for edition, noise in copies}
-    return _hidden_of_changing(frozen, sorted(held), list(rules.values()))
+    return _hidden_of_changing(frozen, sorted(held), list(rules.values()), past.beside)
 
 
 def _distributions(frozen: Frozen) -> dict[str, CategoryDistribution]:
@@ -239,6 +251,39 @@ class Moves:
         return np.concatenate(self._hashes), before, after, moved
 
 
+def moved_of_persons(
+    step: HistoryStep, owners: Words, categories: Sequence[Categories], blocks: Sequence[Ints]
+) -> dict[str, Moved]:
+    """Return how each category moved that changed in some row; `owners` are whose rows they are.
+
+    Rows of one person that moved alike count once. Those are few that LEAST persons do not share:
+    that changed in the same ones of a block of categories, and held the same values in these.
+    """
+    found = {}
+    for block in blocks:
+        moved, old, new = step.moved[block], step.before[block], step.after[block]
+        few = _are_few(moved, old, owners)
+        for place, own in enumerate(block.tolist()):
+            here = moved[place]
+            if here.any():
+                cells = np.stack([owners, *(each[place].astype(np.uint64) for each in (old, new))])
+                _, before, after = np.unique(cells[:, here], axis=1).astype(np.int32)
+                measured = moved_of(before, after, categories[own].counts)
+                rows, alone = np.count_nonzero(here), np.count_nonzero(here & few)
+                found[_name(categories[own])] = replace(measured, rows=int(rows), few=int(alone))
+    return found
+
+
+def _are_few(moved: Flags, before: Codes, owners: Words) -> Flags:
+    """Return which rows moved in ways that fewer than LEAST persons share."""
+    states = np.where(moved, before, MISSING)
+    kinds, kind = np.unique(
+        state_words(np.concatenate([moved.astype(np.int32), states])), return_inverse=True
+    )
+    holders = np.unique(np.stack([kind.astype(np.uint64), owners]), axis=1)[0]
+    return np.asarray(np.bincount(holders.astype(np.int64), minlength=len(kinds)) < LEAST)[kind]
+
+
 def moved_of(before: Codes, after: Codes, counts: Sequence[int]) -> Moved:
     """Return how well moves are predicted, from one value to another.
 
@@ -276,11 +321,15 @@ def _varied(counts: Sequence[int]) -> float:
 
 
 def check_moves(
-    edition: Edition, before: Sequence[Edition], accepted: Collection[str] = ()
+    edition: Edition,
+    before: Sequence[Edition],
+    accepted: Collection[str] = (),
+    *,
+    who: str = "rows",
 ) -> None:
     """Raise Drifted if more rows than MOVED moved in ways that few share, in all editions.
 
-    The owner accepts that the `accepted` categories do.
+    The owner accepts that the `accepted` categories do. `who` are counted: rows or persons.
     """
     for name, moved in edition.changes.moves.items() if edition.changes else ():
         total = sum(_moved_alone(each, name) for each in (*before, edition))
@@ -289,7 +338,7 @@ def check_moves(
         raise Drifted(
             f"{name!r}: of its {moved.rows:,} new values, {moved.predicted:.0%} is revealed by the "
             f"old value and by the change itself, and {moved.few:,} rows left values that fewer "
-            f"than {LEAST} rows left, so that with earlier editions {total:.0%} of the rows moved "
+            f"than {LEAST} {who} left, so that with earlier editions {total:.0%} of the rows moved "
             f"in ways that few share (at most {MOVED:.0%} may): copies of several editions show "
             "which of these values were replaced. Write values that stay, such as a year of birth "
             "for an age band, or accept it",

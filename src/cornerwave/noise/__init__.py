@@ -31,7 +31,15 @@ from cornerwave.noise._factor import (
     grid_of,
     noise_shape,
 )
-from cornerwave.noise._moved_cells import LEAST, CategoryMoves, MovedCells, MovedRows, moves_key
+from cornerwave.noise._moved_cells import (
+    ATTEMPTS,
+    LEAST,
+    CategoryMoves,
+    MovedCells,
+    MovedRows,
+    moves_key,
+    other_values,
+)
 from cornerwave.noise._person_noise import (
     PersonNoise,
     PersonReader,
@@ -74,6 +82,7 @@ from cornerwave.noise._transition import (
 )
 
 __all__ = [
+    "ATTEMPTS",
     "COARSEST",
     "GRID_BITS",
     "LEAST",
@@ -122,6 +131,7 @@ __all__ = [
     "nearest_knots",
     "noise_across",
     "noise_shape",
+    "other_values",
     "over_blocks",
     "personal_history",
     "position_ids",

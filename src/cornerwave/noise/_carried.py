@@ -12,7 +12,8 @@ the first edition, bit for bit. The arithmetic is strict, every sum from left to
 
 Of a person with several rows, W_0 is the noise of the person and the row (`_person_noise`), and U_e
 are two paths, of the person and of the row, over sqrt(2): rows of a person may change alike, or
-each by itself. Their rules have B times sqrt(2), so that either is hidden (`for_persons`).
+each by itself. Their rules have B times sqrt(2), so that either is hidden (`for_persons`). If
+persons belong to households, these have a third path, and all of them sqrt(3).
 """
 
 import struct
@@ -24,7 +25,7 @@ import numpy as np
 from cornerwave import _core
 from cornerwave.arrays import Floats, Ids, Ints
 from cornerwave.keyed import expand
-from cornerwave.noise._person_noise import PersonNoise, PersonReader
+from cornerwave.noise._person_noise import PersonNoise, PersonReader, shaped
 from cornerwave.noise._reading import Reader, Reading
 from cornerwave.noise._transition import LASTING, LASTING_FIRST, Transition
 
@@ -123,38 +124,69 @@ class PersonHistoryReader(HistoryReader):
         persons: PersonNoise,
         rules: Mapping[int, Sequence[Transition]],
         rows: int,
+        beside: Floats | None = None,
     ) -> None:
-        """`key` is that of rows, `of_persons` that of persons."""
+        """`key` is that of rows, `of_persons` that of persons: linked tables share it.
+
+        `beside` (numbers, paths) are the loadings of what persons have in linked tables, whose
+        noise rules carry over too. The fresh paths are those of this table alone.
+        """
         super().__init__(reading, key, factor=persons.shape, rules=rules, rows=rows)
         self._persons = PersonReader(reading, key, of_persons, noise=persons, rows=rows)
-        _, self._later_of_persons = self._readers(reading, of_persons, rows)
+        fresh = expand(key, "persons")
+        keys = [fresh] if persons.outer is None else [fresh, expand(fresh, "outer")]
+        self._beside = np.zeros((0, 0)) if beside is None else beside
+        paths = persons.person.shape[2]
+        self._levels = Reader(reading, of_persons, columns=paths, rows=rows)
+        self._shared = [self._readers(reading, each, rows)[1] for each in keys]
 
     def noise_of(
-        self, ids: Ids, units: Ids, times: Floats | None, kinds: Mapping[int, Ints]
+        self,
+        ids: Ids,
+        units: Ids,
+        times: Floats | None,
+        kinds: Mapping[int, Ints],
+        outers: Ids | None = None,
     ) -> Iterator[tuple[int, Floats]]:
-        """Yield (index, W) for each wanted level, given rows' ids, units and times."""
+        """Yield (index, W) for each wanted level, given rows' ids, units, times and households."""
+        whose = [units] if outers is None else [units, outers]
 
         def fresh(edition: int, rows: Ints) -> Iterator[tuple[int, Floats]]:
-            of_rows, shared = self._later[edition], self._later_of_persons[edition]
-            for (index, one), (_, two) in zip(
-                of_rows.white(ids[rows]), shared.white(units[rows]), strict=True
-            ):
-                yield index, SQRT_HALF * (one + two)
+            paths = [self._later[edition].white(ids[rows])]
+            for readers, own in zip(self._shared, whose, strict=True):
+                paths.append(readers[edition].white(own[rows]))
+            scale = PATHS_SCALE[len(paths)]
+            for (index, first), *others in zip(*paths, strict=True):
+                yield index, scale * sum((other for _, other in others), first)
 
-        yield from self._carried(self._persons.noise(ids, units, times), kinds, fresh)
+        first = self._first_noise(ids, units, times, outers)
+        for index, noise in self._carried(first, kinds, fresh):
+            yield index, noise[: len(self._factor)]
+
+    def _first_noise(
+        self, ids: Ids, units: Ids, times: Floats | None, outers: Ids | None
+    ) -> Iterator[tuple[int, Floats]]:
+        """Yield the noise of the first edition, and below it that of what persons have beside."""
+        made = self._persons.noise(ids, units, times, outers)
+        if not len(self._beside):
+            yield from made
+            return
+        for (index, noise), (_, paths) in zip(made, self._levels.white(units), strict=True):
+            yield index, np.vstack([noise, shaped(self._beside, paths)])
 
 
-SQRT_HALF = 0.5**0.5
+PATHS_SCALE = {2: 0.5**0.5, 3: (1 / 3) ** 0.5}
+"""1 over the root of how many fresh paths a row has: its own, its person's, the household's."""
 
 
-def for_persons(rule: Transition) -> Transition:
-    """Return the rule for rows of persons: as much fresh noise for what rows of one share."""
-    return replace(rule, fresh=rule.fresh / SQRT_HALF)
+def for_persons(rule: Transition, paths: int) -> Transition:
+    """Return the rule for rows with several fresh paths: as much of each as a row alone has."""
+    return replace(rule, fresh=rule.fresh / PATHS_SCALE[paths])
 
 
-def for_rows(rule: Transition) -> Transition:
+def for_rows(rule: Transition, paths: int) -> Transition:
     """Return such a rule with the fresh noise that is left if rows of a person are compared."""
-    return replace(rule, fresh=rule.fresh * SQRT_HALF)
+    return replace(rule, fresh=rule.fresh * PATHS_SCALE[paths])
 
 
 # --------------------------------------------------------------------------------------------------
@@ -203,17 +235,27 @@ def personal_history(covariance: Floats, rules: Rules) -> Floats:
 
 
 def _level(covariance: Floats, steps: Sequence[Transition]) -> Floats:
-    """Return U: the covariance of values before and after a change, on average; 0 <= U <= K."""
+    """Return U: the covariance of values before and after a change, on average; 0 <= U <= K.
+
+    What never changes is the same before and after: there U is K, and of the rest, given that, a
+    level lies between nothing and all.
+    """
     cross = np.zeros_like(covariance)
     for step in steps:
         regression = np.eye(len(covariance))
         regression[list(step.columns)] = step.carry
         cross += regression @ covariance / len(steps)
-    root = _root(covariance)
-    white = np.linalg.pinv(root) @ (cross + cross.T) / 2 @ np.linalg.pinv(root).T
+    moved = np.isin(np.arange(len(covariance)), [i for step in steps for i in step.columns])
+    here, across = np.ix_(moved, moved), covariance[np.ix_(moved, ~moved)]
+    # U_mm = K_ms K_ss^-1 K_sm + what is left of the covariance before and after, clipped
+    given = across @ np.linalg.pinv(covariance[np.ix_(~moved, ~moved)], 1e-9, True) @ across.T
+    root = _root(covariance[here] - given)
+    white = np.linalg.pinv(root) @ ((cross + cross.T)[here] / 2 - given) @ np.linalg.pinv(root).T
     shares, axes = np.linalg.eigh(white)
     axes = root @ axes
-    return np.asarray(axes * np.clip(shares, 0.0, 1.0) @ axes.T)
+    level = covariance.copy()
+    level[here] = given + axes * np.clip(shares, 0.0, 1.0) @ axes.T
+    return level
 
 
 def _root(covariance: Floats) -> Floats:

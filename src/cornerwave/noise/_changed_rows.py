@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -24,7 +24,9 @@ MOST_HISTORIES = 256
 class ChangedRows:
     """The rows that an edition changed: 64 bits of their ids, ascending; cells (N, rows); rules.
 
-    `back` are rows with values that came back, with their own rules, `rules[returning:]`.
+    `back` are rows with values that came back, with their own rules, `rules[returning:]`. Rules
+    may carry over the noise of further numbers, which persons have in linked tables: `beside`
+    (numbers, paths) are the loadings of these on the paths of persons.
     """
 
     hashes: Words
@@ -32,6 +34,7 @@ class ChangedRows:
     back: Flags
     rules: tuple[Transition, ...]
     returning: int
+    beside: Floats = field(default_factory=lambda: np.zeros((0, 0)))
 
     @classmethod
     def of(
@@ -42,12 +45,14 @@ class ChangedRows:
         *,
         back: Flags | None = None,
         returning: Sequence[Transition] = (),
+        beside: Floats | None = None,
     ) -> "ChangedRows":
         """Put rows in the order of their ids."""
         order = np.argsort(hashes)
         back = np.zeros(len(hashes), dtype=bool) if back is None else back
         every = (*rules, *returning)
-        return cls(hashes[order], cells[:, order], back[order], every, len(rules))
+        beside = np.zeros((0, 0)) if beside is None else beside
+        return cls(hashes[order], cells[:, order], back[order], every, len(rules), beside)
 
     @cached_property
     def kinds(self) -> Ints:
@@ -67,6 +72,8 @@ class ChangedRows:
         number, rows = self.cells.shape
         rules = [rule.to_json() for rule in self.rules]
         stated = {"columns": number, "rows": rows, "rules": rules, "returning": self.returning}
+        if len(self.beside):
+            stated["beside"] = self.beside.tolist()
         head = json.dumps(stated).encode()
         # a row's bits lie together: one for each column that changed, and whether the row came back
         bits = np.packbits(np.vstack([self.cells, self.back]), axis=0).T.tobytes()
@@ -84,7 +91,8 @@ class ChangedRows:
         bits = np.unpackbits(packed.reshape(rows, width), axis=1, count=number + 1)
         cells = np.ascontiguousarray(bits.T).astype(bool)
         rules = tuple(Transition.from_json(rule) for rule in head["rules"])
-        return cls(hashes, cells[:-1], cells[-1], rules, head["returning"])
+        beside = np.array(head["beside"]) if "beside" in head else np.zeros((0, 0))
+        return cls(hashes, cells[:-1], cells[-1], rules, head["returning"], beside)
 
 
 class Past:
@@ -127,6 +135,12 @@ class Past:
     def followed(self) -> dict[int, tuple[Transition, ...]]:
         """The rules of each edition that some row follows."""
         return {edition: rows.followed for edition, rows in self._editions.items()}
+
+    @property
+    def beside(self) -> Floats:
+        """The loadings of what persons have in linked tables, if rules carry over noise of it."""
+        found = [rows.beside for rows in self._editions.values() if len(rows.beside)]
+        return found[0] if found else np.zeros((0, 0))
 
     def renewed(self, shape: Floats, rows: int) -> Floats:
         """Return by how much the noise of all rows of a table, on average, exceeds its first shape.

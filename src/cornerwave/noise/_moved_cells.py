@@ -60,7 +60,7 @@ class CategoryMoves:
 
     def drawn(self, shown: Codes, words: Words, bounds: Words) -> Codes:
         """Return what cells that show some values show after a move, given random words."""
-        out = _others(shown, words, bounds)
+        out = other_values(shown, words, bounds)
         for value, to in self.counts.items():
             here = np.flatnonzero(shown == value)
             places = np.searchsorted(thresholds(list(to.values())), words[here], side="right")
@@ -78,7 +78,7 @@ class CategoryMoves:
         return cls({value: dict(map(tuple, to)) for value, to in kept})
 
 
-def _others(shown: Codes, words: Words, bounds: Words) -> Codes:
+def other_values(shown: Codes, words: Words, bounds: Words) -> Codes:
     """Return draws from pi that differ from what is shown; of a single value, that value."""
     ends = bounds.astype(np.float64) * 2.0**-64
     starts = np.append(0.0, ends[:-1])

@@ -116,6 +116,11 @@ class PersonNoise:
             return ()
         return tuple(i for i in self.constant if not self.person[:, i].any())
 
+    @property
+    def paths(self) -> int:
+        """How many paths a row has: its own, its person's, and that of the household if any."""
+        return 2 if self.outer is None else 3
+
     def named(self, names: Sequence[str]) -> list[str]:
         """Return the names of the columns that are constant in each person, and vary among them."""
         return [names[i] for i in self.constant if self.shape[i, i] > 0]

@@ -99,6 +99,17 @@ class Frozen:
         """Return perturbed columns (N, rows) on the scales that they are perturbed on."""
         return on_scales(self.scales, self.schema.perturbed, numbers, draws)
 
+    def shape_beside(self, loadings: Floats) -> Floats:
+        """Return S, the covariance of the noise of a row and of what its person has elsewhere.
+
+        loadings: (M, paths), of the levels of persons in linked tables; none is S of the row alone.
+        """
+        shape = self.covariance + self.excess
+        if not len(loadings) or self.persons is None:
+            return shape
+        across = self.persons.person.mean(axis=0) @ loadings.T
+        return np.block([[shape, across], [across.T, loadings @ loadings.T]])
+
     def unscaled(self, numbers: Floats) -> Floats:
         """Return columns on their own scale again."""
         if all(scale.name is None for scale in self.scales):

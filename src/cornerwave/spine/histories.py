@@ -21,7 +21,8 @@ Of a donor without rows in a table the next person of the class who has some sta
 If persons belong to households, these have the clock and the donor, see households.py.
 
 None of that changes when editions come: a row takes from a donor only what was there when the row
-itself came. Else a change of a cell between two editions would show who was replaced.
+itself came, as it was then. Else a change of a cell between two editions would show who was
+replaced. What editions change of rows that are there is in moved_histories.py.
 """
 
 import struct
@@ -37,6 +38,7 @@ from cornerwave.keyed import BlockFunction, expand, room_for
 from cornerwave.noise import MISSING, EventClock
 from cornerwave.spine.continued import Continued, Tail
 from cornerwave.spine.households import Households, kept_states
+from cornerwave.spine.moved_histories import HistoryStep, MovedHistories, ShownMoves
 
 LEAST = 20
 """Persons of a class: a donor is one of them, perhaps the person itself."""
@@ -57,13 +59,15 @@ class HistoryRows:
     The rows of a person are in the order of their times, or of the file; of rows that have neither
     a time nor a place, by their words. `a + b` has the rows of both, in parts. `fingerprint` is
     that of the table they were taken from, if it was looked at, `taken` that of what was taken.
-    `outers` are the ids of the households of persons, part by part, if there are some.
+    `outers` are the ids of the households of persons, part by part, if there are some; `steps` what
+    editions changed of rows that were there, of which the codes are those with which they came.
     """
 
     parts: tuple[tuple[Words, Ids, Ints, Floats, Codes], ...] = ()
     fingerprint: Fingerprint = field(default_factory=Fingerprint.nothing)
     taken: Fingerprint = field(default_factory=Fingerprint.nothing)
     outers: tuple[Ids, ...] = ()
+    steps: tuple[HistoryStep, ...] = ()
 
     def __add__(self, other: "HistoryRows") -> "HistoryRows":
         return HistoryRows(
@@ -87,7 +91,8 @@ class Histories:
     row, ascending. `pools` holds persons, class by class: those of person u begin at `firsts[u]`
     and are `counts[u]`; they are permuted unless the person `draws`. Of linked tables `here` are
     the persons who had rows in this one when it was registered. If persons belong to `households`,
-    pools are of these.
+    pools are of these. `codes` are those of rows as they came, `steps` what editions changed since,
+    `bounds` those of the draws of each category.
     """
 
     rows: Words
@@ -103,6 +108,8 @@ class Histories:
     draws: Flags
     here: Flags | None = None
     households: Households | None = None
+    steps: tuple[HistoryStep, ...] = ()
+    bounds: tuple[Words, ...] = ()
 
     @classmethod
     def of(
@@ -162,13 +169,18 @@ class Histories:
             *classes,
             here,
             households,
+            found.steps,
+            tuple(each.bounds for each in categories),
         )
+
+    def events(self, clock: EventClock) -> Codes:
+        """Return how many events each person has had at each level (levels, persons)."""
+        events = clock.events(self._clocked)
+        return events if self.households is None else events[:, self.households.of_person]
 
     def donors(self, clock: EventClock, secret: bytes) -> Ints:
         """Return the donor of each person at each level (levels, persons), -1 for none."""
-        events = clock.events(self._clocked)
-        if self.households is not None:
-            events = events[:, self.households.of_person]
+        events = self.events(clock)
         found = np.full(events.shape, -1, dtype=np.int64)
         for event in range(1, int(events.max(initial=0)) + 1):
             donors = self._donors(event, secret)
@@ -208,13 +220,33 @@ class Histories:
             donors[person] = some[0] if len(some) else any_
         return donors
 
+    @property
+    def owners(self) -> tuple[Ints, Ids]:
+        """Which household each person belongs to, or themselves, and the ids of these."""
+        if self.households is not None:
+            return self.households.of_person, self.households.units
+        return np.arange(len(self.units)), self.units
+
+    def moves(self, donors: Ints, clock: EventClock, secret: bytes) -> list[ShownMoves]:
+        """Return for each level what rows show that editions changed, given persons' donors."""
+        if not any(each.moved.any() for each in self.steps):
+            return [ShownMoves.nothing()] * len(donors)
+        moved, events = MovedHistories(self, self.bounds, secret), self.events(clock)
+        each = zip(donors, events, self.tails(donors, secret), strict=True)
+        return [moved.shown(*level) for level in each]
+
     def tails(self, donors: Ints, secret: bytes) -> list[Tail]:
         """Return for each level how histories go on that outgrow those of their donors."""
         continued = Continued(self)
         return [continued.tail(own, secret) for own in donors]
 
-    def replaced(self, ids: Ids, own: Codes, donors: Ints, tail: Tail) -> Codes:
-        """Return the codes (categories, rows) of some rows, given the donors of all persons."""
+    def replaced(
+        self, ids: Ids, own: Codes, donors: Ints, tail: Tail, shown: ShownMoves | None = None
+    ) -> Codes:
+        """Return the codes (categories, rows) of some rows, given the donors of all persons.
+
+        `shown` is what rows show that editions changed.
+        """
         # a row that is not there gets any place: the fingerprint will not be the registered one
         found = self._found(row_words(ids))
         places = self.places[np.minimum(found, len(self.rows) - 1)]
@@ -222,15 +254,23 @@ class Histories:
         if self.editions > 1:
             person = person // self.editions
         rows = np.flatnonzero(donors[person] >= 0)
-        places, person = places[rows], person[rows]
+        codes = self.codes[:, self.sources(places[rows], donors, tail)]
+        if shown is not None:
+            codes = shown.put(places[rows], codes)
+        out = own.copy()
+        out[:, rows] = np.where(own[:, rows] == MISSING, MISSING, codes)
+        return out
+
+    def sources(self, places: Ints, donors: Ints, tail: Tail) -> Ints:
+        """Return the places of the rows that replace some rows, whose persons all have donors."""
+        person = self.stamps[places]
+        if self.editions > 1:
+            person = person // self.editions
         donor = donors[person]
         edition = self.stamps[places] % self.editions if self.editions > 1 else places[:0]
         last = self.ends(donor, edition) - 1
         at = np.minimum(self.starts[donor] + places - self.starts[person], last)
-        at = tail.replace(places, at)
-        out = own.copy()
-        out[:, rows] = np.where(own[:, rows] == MISSING, MISSING, self.codes[:, at])
-        return out
+        return tail.replace(places, at)
 
     def _found(self, words: Words) -> Ints:
         """Return the places of rows, or those where they would be."""

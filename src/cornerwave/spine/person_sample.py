@@ -139,6 +139,24 @@ class PersonSample:
         """Return the rows that miss none of the first numbers."""
         return self._take(np.flatnonzero(~np.isnan(self.numbers[:numbers]).any(axis=0)))
 
+    def without(self, rows: Words) -> "PersonSample":
+        """Return the sample without some rows, given their hashes: they went, or are others now."""
+        gone = np.isin(self.rows, rows)
+        if not gone.any():
+            return self
+        sizes = lengths_of(self.starts, len(self.units))
+        lost = np.repeat(np.add.reduceat(gone, self.starts, dtype=np.int64), sizes)
+        return replace(self, counts=self.counts - lost)._take(np.flatnonzero(~gone))
+
+    def renamed(self, before: Words, after: Words) -> "PersonSample":
+        """Return the sample with other hashes of some rows."""
+        order = np.argsort(before)
+        place = places_among(before[order], self.rows)
+        if (place < 0).all():
+            return self
+        rows = np.where(place < 0, self.rows, after[order][place])
+        return replace(self, rows=rows)._take(_in_order(self.units, rows, self.outers))
+
     def at_most(self, rows: int) -> "PersonSample":
         """Return a sample of fewer rows."""
         return replace(self, most=min(rows, self.most))._trimmed()

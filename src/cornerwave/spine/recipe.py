@@ -47,6 +47,7 @@ from cornerwave.spine.frozen import Frozen
 from cornerwave.spine.histories import CHANGED, Histories, taken_from
 from cornerwave.spine.look import describe, field_of
 from cornerwave.spine.missing import fill_missing
+from cornerwave.spine.moved_histories import ShownMoves
 from cornerwave.spine.person_gaps import FilledGaps
 from cornerwave.spine.rows import Group, RowSecrets, group_rows, pseudonyms, row_times
 from cornerwave.spine.sample import rank_draws
@@ -321,8 +322,9 @@ class Recipe:
                 {edition: all_kinds[some] for edition, all_kinds in kinds.items()},
             )
             ids, when = group.ids[here], None if times is None else times[here]
+            outers = None if group.nest is None else group.outers[here]
             made = (
-                reader.noise_of(ids, group.units[here], when, changed)
+                reader.noise_of(ids, group.units[here], when, changed, outers)
                 if isinstance(reader, PersonHistoryReader)
                 else reader.noise(ids, changed)
             )
@@ -341,6 +343,7 @@ class Recipe:
                 persons=frozen.persons,
                 rules=past.rules,
                 rows=rows,
+                beside=past.beside,
             )
         return HistoryReader(
             self._reading, secrets.noise, factor=frozen.factor, rules=past.rules, rows=rows
@@ -378,8 +381,8 @@ class Recipe:
         """Return the categories of rows, some with the history of another person."""
         assert self.histories is not None
         copies = []
-        for donors, tail in self._donors:
-            codes = self.histories.replaced(group.ids, own, donors, tail)
+        for donors, tail, shown in self._donors:
+            codes = self.histories.replaced(group.ids, own, donors, tail, shown)
             columns = zip(self.frozen.categories, codes, strict=True)
             copies.append(
                 {
@@ -398,12 +401,15 @@ class Recipe:
         return MovedCells(self.past.moved if self.past else {}, self._noise_secrets.noise)
 
     @cached_property
-    def _donors(self) -> list[tuple[Ints, Tail]]:
-        """The donors of all persons at each level, and how longer histories go on."""
+    def _donors(self) -> list[tuple[Ints, Tail, ShownMoves]]:
+        """The donors of all persons at each level, how longer histories go on, and what moved."""
         assert self.histories is not None
         key = self._noise_secrets.events
-        donors = self.histories.donors(EventClock(key, self._levels), key)
-        return list(zip(donors, self.histories.tails(donors, key), strict=True))
+        clock = EventClock(key, self._levels)
+        donors = self.histories.donors(clock, key)
+        tails = self.histories.tails(donors, key)
+        shown = self.histories.moves(donors, clock, key)
+        return list(zip(donors, tails, shown, strict=True))
 
     def _new_refreshers(self) -> list[Refresher]:
         key, room = self._noise_secrets.noise, RefreshRoom()

@@ -6,6 +6,8 @@ _release     a copy: made whole, recorded, then shown
 _families    several tables of the same persons, registered and released together
 _to_register a table on its way into the ledger
 _parts       where the rows of all editions lie, and their keys
+_other_rows  what copies need of the other rows of persons
+_elsewhere   what persons have in linked tables, when rows of one change
 _editions    the next edition; _updates compares a changed table with the last one
 """
 

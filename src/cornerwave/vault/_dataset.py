@@ -10,7 +10,6 @@ from typing import Any
 from cornerwave.choices import names_of
 from cornerwave.columns import Finish, listed
 from cornerwave.editions import REGISTERED, Edition, Portion, changing, moving, pooled, portion
-from cornerwave.engines import found_gaps, history_rows
 from cornerwave.engines.local import write_as_copied
 from cornerwave.errors import DatasetClosed, LevelError, NoSuchRecipient, VaultError, nearest, warn
 from cornerwave.ledger import Entry, Holding, Key, Ledger, check_name, closed_message, work_folder
@@ -21,11 +20,11 @@ from cornerwave.schema_file import schema_text
 from cornerwave.sources import Place, Progress, Source, place_of, resolved, silent
 from cornerwave.spec import CopySpec
 from cornerwave.spine.frozen import Frozen
-from cornerwave.spine.histories import Histories, HistoryRows
 from cornerwave.spine.look import look, same_spread
 from cornerwave.spine.recipe import NoiseSecrets, Recipe
 from cornerwave.spine.rows import RowSecrets
 from cornerwave.vault._editions import grow
+from cornerwave.vault._other_rows import OtherRows
 from cornerwave.vault._parts import WORK, Parts, keep_batch
 from cornerwave.vault._release import Release, make_all
 from cornerwave.vault._updates import read_past, update_table
@@ -46,8 +45,6 @@ class Dataset:
         self._key = key
         self.home = home
         self._given = source
-        self._histories: dict[int, HistoryRows] = {}
-        self._keeps_histories = False
         self.siblings: dict[str, Dataset] = {}
         """The tables that it is linked with, as far as they are at hand."""
         self._frozen_at: dict[int, Frozen] = {}
@@ -163,59 +160,12 @@ class Dataset:
         """The table so far. Raises SourceError if it is not where it was."""
         return self.parts.of(self.portion())
 
-    def add_rows_of_persons(self, recipe: Recipe, rows: Portion) -> None:
-        """Give a recipe what it needs of the other rows of persons."""
-        self._add_histories(recipe, rows)
-        if recipe.needs_gaps_filled and (draws := self.frozen.draws) is not None:
-            editions, secrets = self.editions[: rows.edition], RowSecrets.of(self._key.derive)
-            source = self.parts.of(self.portion(edition=rows.edition))
-            ends = [each.rows for each in editions]
-            gaps = found_gaps(source, self.frozen, secrets, ends, editions[-1].whole)
-            missing = recipe.noise_secrets.missing
-            recipe.filled = gaps.filled(self.frozen.schema, draws, missing)
+    @cached_property
+    def other_rows(self) -> OtherRows:
+        """What copies need of the other rows of persons."""
+        return OtherRows(self, self._ledger, self._key)
 
-    def _add_histories(self, recipe: Recipe, rows: Portion) -> None:
-        """Give a recipe the categories of all persons, of the whole table, if it needs them."""
-        if not recipe.needs_histories:
-            return
-        family = self.frozen.family
-        # a batch's release, or that of one of several tables, does not read all the rows again
-        is_read_again = rows.batch is None and family is None
-        rows_of_table = self.history_rows(rows.edition, checked=not is_read_again)
-        siblings = {name: self._sibling(name) for name in (family.tables if family else ())}
-        tables = [
-            rows_of_table if family and name == family.table else sibling.history_rows()
-            for name, sibling in siblings.items()
-            if sibling.frozen.persons is not None
-        ]
-        secret, categories = recipe.noise_secrets.missing, recipe.frozen.categories
-        recipe.histories = Histories.of(rows_of_table, categories, secret, tables)
-        recipe.histories_taken = rows_of_table.taken if is_read_again else None
-
-    def history_rows(self, edition: int | None = None, *, checked: bool = True) -> HistoryRows:
-        """Return the categories of all persons, of the whole table up to an edition.
-
-        Unless `checked`, the table may be another one than was registered.
-
-        Where they are kept, as each of several linked tables needs them, they are read once.
-        """
-        editions = self.editions[:edition]
-        if (number := len(editions)) in self._histories:
-            return self._histories[number]
-        ends, secrets = [each.rows for each in editions], RowSecrets.of(self._key.derive)
-        source = self.parts.of(self.portion(edition=edition))
-        whole = editions[-1].whole if checked else None
-        rows_of_persons = history_rows(source, self.frozen, secrets, ends, whole)
-        if self._keeps_histories:
-            self._histories[number] = rows_of_persons
-        return rows_of_persons
-
-    def keep_histories(self, keep: bool) -> None:
-        """Keep the categories of persons once they are read, or no longer."""
-        self._keeps_histories = keep
-        self._histories.clear()
-
-    def _sibling(self, table: str) -> "Dataset":
+    def sibling(self, table: str) -> "Dataset":
         """Return a table that this one is linked with, or this one."""
         if (family := self.frozen.family) and table == family.table:
             return self
@@ -513,8 +463,11 @@ class Dataset:
         if rows.batch is None:  # rows that have just come have not changed
             past = self.past(rows.edition)
         if past is not None:
-            more = past.renewed(frozen.covariance + frozen.excess, rows.rows)
-            frozen = replace(frozen, excess=frozen.excess + more)
+            more, own = (
+                past.renewed(frozen.shape_beside(past.beside), rows.rows),
+                len(frozen.excess),
+            )
+            frozen = replace(frozen, excess=frozen.excess + more[:own, :own])
         return Recipe(
             self.id,
             replace(frozen, rows=rows.rows, fingerprint=rows.fingerprint),

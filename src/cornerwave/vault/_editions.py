@@ -7,7 +7,7 @@ put in its place last can be made again from the rows. _updates.py compares whol
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from cornerwave import sizes
@@ -18,6 +18,7 @@ from cornerwave.editions import (
     AllRows,
     Edition,
     Ranges,
+    RowsReplaced,
     check_all_persons,
     check_all_rows,
     check_moves,
@@ -61,14 +62,15 @@ ROWS = "rows"
 class Brought:
     """What is known about the rows of an edition that were not there before, or not like this.
 
-    `newcomers` are those that are not there for another value: by default all. Categories that
-    are `advancing` may move by a rule.
+    `newcomers` are those that are not there for another value: by default all. `replaced` are the
+    hashes of rows that went or changed. Categories that are `advancing` may move by a rule.
     """
 
     surveyor: Surveyor
     survey: Survey
     ranges: Ranges
     newcomers: Survey | None = None
+    replaced: RowsReplaced = field(default_factory=RowsReplaced)
     advancing: Collection[str] = ()
 
 
@@ -95,15 +97,16 @@ def record_edition(
         surveyor=brought.surveyor,
         came=brought.newcomers,
     )
-    check_moves(edition, dataset.editions, brought.advancing)
+    who = "rows" if dataset.frozen.persons is None else "persons"
+    check_moves(edition, dataset.editions, brought.advancing, who=who)
     of_batch = brought.surveyor.marks(survey).to_json()
     kept = {**(attachments or {}), **_compared(dataset, edition, brought, of_batch, ledger)}
-    came = brought.newcomers or survey
-    if came.persons is not None and (content := ledger.attachment(dataset.entry, PEOPLE)):
-        people, less = check_all_persons(
-            dataset.registered, brought.surveyor, AllPersons.read(content), came
-        )
-        drift, kept[PEOPLE] = replace(drift, persons=less), people.to_bytes()
+    if dataset.frozen.persons and (content := ledger.attachment(dataset.entry, PEOPLE)):
+        people, came = AllPersons.read(content).after(brought.replaced), brought.newcomers or survey
+        if came.persons is not None:
+            people, less = check_all_persons(dataset.registered, brought.surveyor, people, came)
+            drift = replace(drift, persons=less)
+        kept[PEOPLE] = people.to_bytes()
     now, *before = ledger.marks(dataset.entry)
     entry = ledger.add_edition(
         dataset.id,
@@ -158,7 +161,12 @@ def _compared(
     return kept
 
 
-def _outer_constant(frozen: Frozen) -> list[str]:
+def person_constant(frozen: Frozen) -> list[str]:
+    """Return the columns that are constant in each person, if rows belong to some."""
+    return frozen.persons.named(frozen.schema.perturbed) if frozen.persons else []
+
+
+def outer_constant(frozen: Frozen) -> list[str]:
     """Return the columns that are constant in each household, if persons belong to some."""
     if frozen.persons is None:
         return []
@@ -267,13 +275,12 @@ def grow(
             spark=spark,
             at_once=sizes.BATCH_ROWS,
         )
-        constant = frozen.persons.named(frozen.schema.perturbed) if frozen.persons else ()
         survey = survey_batch(
             engine,
             surveyor,
             ranges,
-            constant=constant,
-            outer_constant=_outer_constant(frozen),
+            constant=person_constant(frozen),
+            outer_constant=outer_constant(frozen),
             progress=progress,
         )
         edition = next_edition(

@@ -103,12 +103,12 @@ def _read_once(tables: Mapping[str, Release]) -> Iterator[None]:
     """Keep the histories that each table needs of all, as long as this lasts."""
     datasets = [release.dataset for release in tables.values()]
     for each in datasets:
-        each.keep_histories(True)
+        each.other_rows.keep(True)
     try:
         yield
     finally:
         for each in datasets:
-            each.keep_histories(False)
+            each.other_rows.keep(False)
 
 
 def _in_schema(

@@ -120,7 +120,7 @@ class Release:
         """Return the whole copy as an Arrow table, whose schema states how it was made."""
         with discreet():
             recipe, collected = _recipe([self]), _Collected()
-            self.dataset.add_rows_of_persons(recipe, self.rows)
+            self.dataset.other_rows.add(recipe, self.rows)
             make_copies(self.dataset.parts.of(self.rows), recipe, [collected])
             self.dataset.remember_source()
             _hold([self], [FRAME])
@@ -242,7 +242,7 @@ def _made(
             each.check()
         for each in destinations:
             hidden.enter_context(each)
-        dataset.add_rows_of_persons(recipe, releases[0].rows)
+        dataset.other_rows.add(recipe, releases[0].rows)
         make(dataset.parts.of(releases[0].rows), recipe, destinations)
         dataset.remember_source()
         for each in destinations:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cornerwave.arrays import Flags, Floats, Words
-from cornerwave.columns import listed
+from cornerwave.columns import listed, macs
 from cornerwave.editions import (
     UPDATED,
     Edition,
@@ -23,8 +23,10 @@ from cornerwave.editions import (
     Moves,
     Ranges,
     RowChanges,
+    RowsReplaced,
     accepted_moves,
     hidden_after,
+    moved_of_persons,
     updated_edition,
 )
 from cornerwave.engines import (
@@ -54,11 +56,14 @@ from cornerwave.noise import (
 from cornerwave.sources import Progress, Source, silent
 from cornerwave.spine.frozen import Frozen
 from cornerwave.spine.missing import fill_missing
+from cornerwave.spine.moved_histories import HistoryStep, related
 from cornerwave.spine.person_sample import PersonValues
 from cornerwave.spine.recipe import NoiseSecrets
 from cornerwave.spine.rows import RowSecrets
 from cornerwave.spine.sample import rank_draws
-from cornerwave.vault._editions import Brought, record_edition
+from cornerwave.vault._editions import Brought, outer_constant, person_constant, record_edition
+from cornerwave.vault._elsewhere import Elsewhere, elsewhere
+from cornerwave.vault._other_rows import histories_name
 from cornerwave.vault._parts import WORK, KeptKeys
 
 if TYPE_CHECKING:
@@ -131,7 +136,8 @@ def update_table(
                 f"this is edition {last.number} of {dataset.name!r} already; nothing was changed"
             )
         check_order(order, frozen.schema, is_batch=True)
-        changed = _Changed(dataset, secrets, NoiseSecrets.of(own_key.derive))
+        others = elsewhere(dataset, secrets)
+        changed = _Changed(dataset, secrets, NoiseSecrets.of(own_key.derive), others)
         ranges, surveyor = Ranges(frozen), BatchSurveyor(frozen.schema, frozen.scales, secrets)
         with DifferingRows(surveyor, folder, progress) as differing:
             differing.read_old(before, compared.alone[0])
@@ -143,29 +149,67 @@ def update_table(
             keys.write(_new_keys(dataset, keys, came, changed))
             # else one may be that of a row that stayed
             check_once(source, frozen.schema, secrets, changed.returned)
-        rows, moves = changed.rows(), changed.moves.moved()
+        rows = changed.rows()
+        moves = changed.moves.moved()
+        kept = {changes_name(last.number + 1): rows.to_bytes()}
+        if frozen.persons is not None and frozen.categories:
+            moves, more = _persons_moved(dataset, before, source, str(compared.new))
+            kept |= more
         edition = updated_edition(
             last,
             whole=str(compared.new),
             source=str(source.path) if source.path else None,
-            changes=changed.counted(hides=hidden_after(frozen, rows.followed), moves=moves),
+            changes=changed.counted(
+                hides=hidden_after(frozen, rows.followed, rows.beside), moves=moves
+            ),
         )
-        survey = replace(moved + newcomers, constants=_constants(source, frozen, secrets))
-        brought = Brought(surveyor, survey, ranges, newcomers, accepted)
-        moved_rows = changed.moves.rows(moves_key(changed.noise.noise, edition.number))
-        beside = {
-            changes_name(edition.number): rows.to_bytes(),
-            moves_name(edition.number): moved_rows.to_bytes(),
-        }
-        return record_edition(dataset, edition, source, brought, keys, ledger, beside)
+        constants, of_outers = (_constants(source, frozen, secrets, outer=o) for o in (False, True))
+        survey = replace(moved + newcomers, constants=constants, outer_constants=of_outers)
+        brought = Brought(surveyor, survey, ranges, newcomers, changed.replaced, accepted)
+        if frozen.persons is None:
+            moved_rows = changed.moves.rows(moves_key(changed.noise.noise, edition.number))
+            kept[moves_name(edition.number)] = moved_rows.to_bytes()
+        return record_edition(dataset, edition, source, brought, keys, ledger, kept)
 
 
-def _constants(source: Source, frozen: Frozen, secrets: RowSecrets) -> PersonValues | None:
-    """Return the values of a table in columns that were constant in each person."""
-    constant = frozen.persons.named(frozen.schema.perturbed) if frozen.persons else ()
+def _persons_moved(
+    dataset: "Dataset", old: Source, new: Source, whole: str
+) -> tuple[dict[str, Moved], dict[str, bytes]]:
+    """Return how categories of persons moved, and what is kept of their histories."""
+    frozen, number = dataset.frozen, len(dataset.editions) + 1
+    change, rows = dataset.other_rows.changed(old, new, whole)
+    step, [part] = rows.steps[-1], rows.parts
+    _check_not_repeated(dataset, step)
+    words, units, came, _, codes = part
+    owners = (rows.outers[0] if rows.outers else units)[:, 0]
+    _, first = np.unique(units[came == 0, 0], return_index=True)
+    blocks = related(codes[:, came == 0][:, first])
+    of_rows = owners[np.searchsorted(words, step.words)]
+    moves = moved_of_persons(step, of_rows, frozen.categories, blocks)
+    return moves, {histories_name(number): dataset.other_rows.content(change, number)}
+
+
+def _check_not_repeated(dataset: "Dataset", step: HistoryStep) -> None:
+    """Raise ColumnError if a category changed that a linked table has, too."""
+    family, categories = dataset.frozen.family, dataset.frozen.categories
+    own = {n for c, m in zip(categories, step.moved, strict=True) if m.any() for n in c.columns}
+    for table in family.tables if family else ():
+        both = own & set(dataset.sibling(table).frozen.schema.encoded)
+        if both and family and table != family.table:
+            raise ColumnError(
+                f"{listed(sorted(both))} changed, and table {table!r} has the same: copies would "
+                "show two values of one person. Restore these cells, or register the tables anew"
+            )
+
+
+def _constants(
+    source: Source, frozen: Frozen, secrets: RowSecrets, *, outer: bool
+) -> PersonValues | None:
+    """Return the values of a table in columns that were constant in each person, or household."""
+    names = outer_constant(frozen) if outer else person_constant(frozen)
     types = frozen.source_types
     engine = engine_for(source, frozen.schema, types, secrets, keep_keys=None)
-    return constants_of(engine, constant, frozen.schema, secrets)
+    return constants_of(engine, names, frozen.schema, secrets, outer=outer)
 
 
 def _check_persons_can_change(dataset: "Dataset") -> None:
@@ -173,30 +217,12 @@ def _check_persons_can_change(dataset: "Dataset") -> None:
     frozen = dataset.frozen
     if frozen.schema.unit is None:
         return
-    if frozen.family is not None:
-        raise ColumnError(
-            f"{dataset.name!r} is linked with other tables: new rows can be appended, but rows "
-            "that are there cannot be changed, since other tables may repeat their noise. Append"
-        )
-    if frozen.schema.nested:
-        raise ColumnError(
-            f"{dataset.name!r} has two units, {listed(frozen.schema.nested)}: new rows can be "
-            "appended, but rows that are there cannot be changed. Append, or register the table "
-            "anew"
-        )
     hiding = [n for n in frozen.schema.perturbed if frozen.schema.column(n).hide_missing]
     if hiding:
         raise ColumnError(
             f"{dataset.name!r} hides which values of {listed(hiding)} are missing: what fills "
             "a gap follows the person's other rows, and if these changed, it would, and show that "
             "it is none. Append new rows, or register with visible gaps"
-        )
-    if frozen.categories:
-        names = [name for group in frozen.categories for name in group.columns]
-        raise ColumnError(
-            f"{dataset.name!r} has categories of persons ({listed(names)}): a person's history is "
-            "replaced by that of another one in the table, and if rows that are there changed, "
-            "copies would show who was replaced. Append new rows, or register without categories"
         )
 
 
@@ -226,18 +252,22 @@ def _check_old(dataset: "Dataset", fingerprint: str) -> None:
 class _Changed:
     """What differs between two editions: counts, places, and what changed rows teach."""
 
-    def __init__(self, dataset: "Dataset", secrets: RowSecrets, noise: NoiseSecrets) -> None:
+    def __init__(
+        self, dataset: "Dataset", secrets: RowSecrets, noise: NoiseSecrets, others: Elsewhere
+    ) -> None:
+        self._others = others
         self._frozen, self._secrets, self.noise = dataset.frozen, secrets, noise
         self.changes = Changes({})
         past = dataset.past(len(dataset.editions))
         self.moves = Moves(
-            self._frozen.categories,
+            self._frozen.categories if self._frozen.persons is None else (),
             self._frozen.schema.encoded,
             secrets.texts,
             MovedCells(past.moved if past else {}, noise.noise),
         )
         self.came = self.went = self.changed = 0
         self.returned = np.empty(0, dtype=np.uint64)
+        self.replaced = RowsReplaced()
         self._columns: Counter[str] = Counter()
         self._hashes: list[Words] = [np.empty(0, dtype=np.uint64)]
         self._cells: list[Flags] = []
@@ -253,6 +283,10 @@ class _Changed:
         came, went = differing.came, differing.went
         self.moves.take_came(came.ids[:, 0], came.words[numbers:])
         self.moves.take_went(went.ids[:, 0], went.words[numbers:])
+        if self._frozen.persons is not None:
+            self.replaced += RowsReplaced(
+                *map(self._hashes_of, (went, differing.old, differing.new))
+            )
         if not len(differing.new):
             return
         self._check_persons(differing)
@@ -266,15 +300,29 @@ class _Changed:
         old, new = self._filled(differing.old), self._filled(differing.new)
         shown = np.isnan(old) & ~np.isnan(new)  # after a gap: what was before it is not known
         cells, back = changed_cells(old, new) | shown, np.logical_or.reduce(shown)
-        self.changes = self.changes + Changes.of(old[:, ~back], new[:, ~back])
+        known = self._elsewhere(differing.new)
+        wide = [np.vstack([own, known])[:, ~back] for own in (old, new)]
+        self.changes = self.changes + Changes.of(*wide)
         rows = cells.any(axis=0)
         self._keep(differing.new.ids[rows, 0], cells[:, rows], back[rows])
+
+    def _elsewhere(self, rows: RowWords) -> Floats:
+        """Return what the persons of rows have in linked tables (numbers, rows)."""
+        schema = self._frozen.schema
+        if schema.unit is None:
+            return np.zeros((0, len(rows)))
+        place = len(schema.perturbed) + schema.encoded.index(schema.unit)
+        return self._others.of(rows.words[place])
+
+    def _hashes_of(self, rows: RowWords) -> Words:
+        """Return the hashes by which rows are sampled."""
+        return macs(rows.ids, rows.words, self._secrets.fingerprint)[1]
 
     def _check_persons(self, differing: Differing) -> None:
         """Raise ColumnError for rows that went to another person, or to another time."""
         schema = self._frozen.schema
         names = [*schema.perturbed, *schema.encoded]
-        for name in filter(None, (schema.unit, schema.time)):
+        for name in filter(None, (*schema.units, schema.time)):
             place = names.index(name) if name in names else None
             if place is None:
                 continue
@@ -314,12 +362,17 @@ class _Changed:
         hashes, back = np.concatenate(self._hashes), np.concatenate(self._back)
         if not columns:
             return ChangedRows.of(hashes, cells, (), back=back)
-        shape = frozen.covariance + frozen.excess
-        returning = returning_transitions(cells[:, back], shape)
+        loadings = self._others.loadings
+        shape = frozen.shape_beside(loadings)
+        still = np.zeros((len(loadings), np.count_nonzero(back)), dtype=bool)
+        returning = returning_transitions(np.vstack([cells[:, back], still]), shape)
         rules = transitions(self.changes, shape)
         if frozen.persons is not None:
-            rules, returning = (tuple(map(for_persons, each)) for each in (rules, returning))
-        return ChangedRows.of(hashes, cells, rules, back=back, returning=returning)
+            paths = frozen.persons.paths
+            rules, returning = (
+                tuple(for_persons(rule, paths) for rule in each) for each in (rules, returning)
+            )
+        return ChangedRows.of(hashes, cells, rules, back=back, returning=returning, beside=loadings)
 
     def counted(self, *, hides: Mapping[str, float], moves: Mapping[str, Moved]) -> RowChanges:
         """Return how many rows came, went and changed, with what is known of these."""
