@@ -207,8 +207,8 @@ def test_the_explorer_says_what_the_theorems_say(world: World, owner: TestClient
     assert "partner alone leaves 50% hidden" in alone
     assert "not ±" not in alone
     assert "not ±" in text
-    assert "Tick somebody" in text_of(owner.get(part))
-    assert "Tick somebody" in text_of(owner.get(part, params={"who": "no such one"}))
+    assert "Tick a recipient" in text_of(owner.get(part))
+    assert "Tick a recipient" in text_of(owner.get(part, params={"who": "no such one"}))
 
 
 def test_the_explorer_counts_who_may_fetch_but_has_not_yet(world: World, owner: TestClient):

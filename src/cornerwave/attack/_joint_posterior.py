@@ -88,9 +88,10 @@ class KnownRows:
 def measure_joint(rows: KnownRows) -> JointShares:
     """Attack simulated copies of some rows by an adversary who knows the others.
 
-    The rows are in random order; the first are attacked. Too few rows are not measured.
+    The rows are in random order; the first are attacked. Too few rows are not measured, nor are
+    tables without a column that this adversary looks at.
     """
-    if rows.count < LEAST_KNOWN:
+    if rows.count < LEAST_KNOWN or not (rows.names or rows.cells):
         return JointShares({})
     attacked = min(ATTACKED, rows.count // 4)
     truth, mixture = rows.take(slice(attacked)), _known(rows, attacked)
