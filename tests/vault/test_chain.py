@@ -108,9 +108,9 @@ def test_bytes_do_not_pass_for_the_text_that_shows_them():
 def test_macs_are_pinned():
     # If these change, no older ledger can be read.
     mac = "d" * 64
-    line = Line("a1", 7, "2030", "holding", "ann", "content", "")
+    line = Line("a1", 7, "2030", "holding", "Ann", "ann", "content", "")
     assert Chain(KEY, "a1", "people")._mac(line[:-1], mac) == (
-        "81001be8a5639e07563efbe243cb775f7f97bc9f6f363eb669636cb8859c9594"
+        "12ec0e9a568e971bfe70ea9b6d6135d91f00e8a900b361d8eb92978285bebb92"
     )
     assert Chain(KEY, "a1", "people", 7, mac).row[-1] == (
         "f07578a787eeb041ed29d16ac3cc82ad8ed2ccb813c9d9e670ea6b8d78755b4a"

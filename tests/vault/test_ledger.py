@@ -285,8 +285,10 @@ def test_one_more_holding_costs_the_same_in_a_long_chain(tmp_path, key, monkeypa
         return steps[0]
 
     def one_more(recipient):
+        assert ledger.spelled(dataset, [recipient.upper()]) == set()
         ledger.held(dataset, recipient)
         ledger.hold(dataset, [(recipient, at(500))])
+        assert ledger.spelled(dataset, [recipient.upper()]) == {recipient}
 
     ledger.hold(dataset, [("ann", at(1))])
     short, listed_short = cost(lambda: one_more("x")), cost(lambda: ledger.holdings(dataset))

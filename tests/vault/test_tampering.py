@@ -30,6 +30,9 @@ EDITS = {
     "a line given to another": (
         f"UPDATE {LINE} SET chain = '{OTHERS}', number = 3 WHERE {OF_PEOPLE} AND number = 4"
     ),
+    "a recipient's other spelling": (
+        f"UPDATE {LINE} SET alike = 'ben' WHERE {OF_PEOPLE} AND recipient = 'ann'"
+    ),
     "first line deleted": f"DELETE FROM {LINE} WHERE {OF_PEOPLE} AND number = 1",
     "second line deleted": f"DELETE FROM {LINE} WHERE {OF_PEOPLE} AND number = 2",
     "middle line deleted": f"DELETE FROM {LINE} WHERE {OF_PEOPLE} AND number = 3",
@@ -41,7 +44,7 @@ EDITS = {
     ),
     "all lines deleted": f"DELETE FROM {LINE}",
     "a line added": (
-        f"INSERT INTO {LINE} SELECT chain, 5, at, kind, recipient, content, mac FROM {LINE} "
+        f"INSERT INTO {LINE} SELECT chain, 5, at, kind, recipient, alike, content, mac FROM {LINE} "
         f"WHERE {OF_PEOPLE} AND number = 4"
     ),
     "two lines swapped": (

@@ -1,6 +1,6 @@
 """One append-only chain of lines, each authenticated together with all before it.
 
-    mac_n = HMAC(k, chain, n, at, kind, recipient, content, mac_{n-1}),    mac_0 = ''
+    mac_n = HMAC(k, chain, n, at, kind, recipient, alike, content, mac_{n-1}),    mac_0 = ''
     seal  = HMAC(k', id, name, n, mac_n, closed)
 
 The seal belongs to the chain's row, which states how long the chain is, where it ends, and
@@ -35,6 +35,7 @@ class Line(NamedTuple):
     at: str
     kind: str
     recipient: str | None
+    alike: str | None
     content: str
     mac: str
 
@@ -46,6 +47,11 @@ class Draft(NamedTuple):
     kind: str
     recipient: str | None
     content: str
+
+    @property
+    def alike(self) -> str | None:
+        """The recipient's name as it is in all spellings by upper and lower case."""
+        return None if self.recipient is None else self.recipient.casefold()
 
 
 @dataclass(frozen=True)
@@ -97,7 +103,8 @@ class Chain:
         for number, draft in enumerate(drafts, start=self.length + 1):
             encrypted = self._contents.encrypt(draft.content.encode(), self.id.encode())
             content = base64.b64encode(encrypted).decode()
-            fields = (self.id, number, draft.at, draft.kind, draft.recipient, content)
+            names = draft.recipient, draft.alike
+            fields = (self.id, number, draft.at, draft.kind, *names, content)
             head = self._mac(fields, head)
             lines.append(Line(*fields, head))
         return lines, replace(self, length=self.length + len(lines), head=head)

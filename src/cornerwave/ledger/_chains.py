@@ -182,11 +182,16 @@ class Chains:
 
         Without recipients, return the lines of none: all that are not holdings.
         """
-        names, lines = sorted(recipients or ()), []
+        lines = self.lines_alike(chain, recipients)
+        return [line for line in lines if recipients is None or line.recipient in recipients]
+
+    def lines_alike(self, chain: Chain, recipients: Collection[str] | None) -> list[Line]:
+        """Return the lines of some recipients, in any spelling by upper and lower case."""
+        names, lines = sorted({name.casefold() for name in recipients or ()}), []
         most = sizes.STATEMENT_NAMES
         some = [names[i : i + most] for i in range(0, len(names), most)]
-        of_some = [among({"line.recipient": few}) for few in some]
-        for where, *few in [["line.recipient IS NULL"]] if recipients is None else of_some:
+        of_some = [among({"line.alike": few}) for few in some]
+        for where, *few in [["line.alike IS NULL"]] if recipients is None else of_some:
             for *fields, before in self.connection.run(f"{_LINES} {where}", chain.id, *few):
                 line = Line._make(fields)
                 chain.check_line(line, "" if line.number == 1 else before)

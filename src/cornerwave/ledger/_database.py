@@ -73,12 +73,13 @@ LINE = LedgerTable(
         "at": _TEXT,
         "kind": _TEXT,
         "recipient": "TEXT",
+        "alike": "TEXT",  # the recipient's name, the same for all spellings by upper and lower case
         "content": _TEXT,
         "mac": _TEXT,
     },
     key="chain, number",
     # Not WITHOUT ROWID: SQLite would then walk the whole chain rather than use this index.
-    index=(f"{PREFIX}line_recipient", "chain, recipient"),
+    index=(f"{PREFIX}line_recipient", "chain, alike"),
 )
 ATTACHMENT = LedgerTable(
     f"{PREFIX}attachment",
@@ -166,7 +167,7 @@ def among(wanted: Mapping[str, Sequence[Any]]) -> list[Any]:
 
 
 WAIT_SECONDS = 120
-LEDGER_FORMAT = 5
+LEDGER_FORMAT = 6
 _MOST_READ = 10_000
 _MOST_READERS, _MOST_SPARE = 15, 5
 """Connections that peek at one time, and those of them that stay open for the next."""

@@ -363,15 +363,22 @@ class Ledger:
             chain = chains.chain(dataset)
             return list(holdings_in(chain, chains.lines(chain)))
 
-    def held(self, dataset: str, recipient: str) -> list[Holding]:
-        """Return what one recipient holds of a dataset, given by its id.
+    def held(self, dataset: str, *recipients: str) -> list[Holding]:
+        """Return what some recipients hold of a dataset, given by its id.
 
-        Reads and checks this recipient's lines alone, so that it costs the same in a large
+        Reads and checks these recipients' lines alone, so that it costs the same in a large
         ledger. Lines that were deleted show in `holdings`.
         """
         with self._reading() as chains:
             chain = chains.chain(dataset)
-            return list(holdings_in(chain, chains.lines_of(chain, {recipient})))
+            return list(holdings_in(chain, chains.lines_of(chain, set(recipients))))
+
+    def spelled(self, dataset: str, recipients: Collection[str]) -> set[str]:
+        """Return how recipients are spelled who hold copies, of names that differ only in case."""
+        with self._reading() as chains:
+            chain = chains.chain(dataset)
+            lines = chains.lines_alike(chain, recipients)
+            return {line.recipient for line in lines if line.recipient is not None}
 
     def heads(self) -> dict[str, str]:
         """Return 'id:number:mac' of each chain's last line by dataset name, '' for the vault's.

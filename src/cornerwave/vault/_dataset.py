@@ -118,8 +118,7 @@ class Dataset:
     @property
     def holdings(self) -> list[Holding]:
         """Who holds which level since when, least noise first."""
-        held = self._ledger.holdings(self.id)
-        return sorted(held, key=lambda each: (each.spec.level, each.recipient, each.since))
+        return sorted(self._ledger.holdings(self.id), key=_least_noise_first)
 
     @property
     def levels(self) -> list[Level]:
@@ -331,9 +330,11 @@ class Dataset:
 
     def _check_spelling(self, recipients: Sequence[str]) -> None:
         """Raise VaultError for names that cannot be, or that differ from others only in case."""
-        spelled = {held.recipient.casefold(): held.recipient for held in self.holdings}
         for recipient in recipients:
             check_name(recipient, what="a recipient's name")
+        there = self._ledger.spelled(self.id, recipients)
+        spelled = {name.casefold(): name for name in there}
+        for recipient in recipients:
             known = spelled.setdefault(recipient.casefold(), recipient)
             if known != recipient:
                 raise VaultError(
@@ -371,10 +372,9 @@ class Dataset:
         Written in that format they are the same files, byte for byte (if the libraries that
         write Parquet and Arrow have not changed). Raises NoSuchRecipient.
         """
-        held = [holding.spec for holding in self._ledger.held(self.id, recipient)]
-        if not held:
-            self._check_recipients([recipient])
-        return [(self._again(recipient, spec), str(spec.format)) for spec in held]
+        held = self._ledger.held(self.id, recipient)
+        self._check_recipients([recipient], {each.recipient for each in held})
+        return [(self._again(recipient, each.spec), str(each.spec.format)) for each in held]
 
     def _again(self, recipient: str, spec: CopySpec) -> Release:
         """Return a copy that is held, to be made again."""
@@ -421,17 +421,19 @@ class Dataset:
 
     def coalition(self, recipients: Sequence[str]) -> Coalition:
         """Return what these recipients can recover together. Raises NoSuchRecipient."""
-        self._check_recipients(recipients)
-        past = self.past(len(self.editions))
-        return pooled(self.frozen, self.editions, self._held_by(recipients), past)
+        held = self._held_by(recipients)
+        return pooled(self.frozen, self.editions, held, self.past(len(self.editions)))
 
     def moving(self, recipients: Collection[str]) -> dict[str, Moving]:
         """Return what the copies of recipients leave of each category that changed between them."""
-        held = [each.spec for each in self._held_by(recipients)]
+        held = [each.spec for each in self._ledger.held(self.id, *recipients)]
         return moving(self.frozen, self.editions, held)
 
-    def _held_by(self, recipients: Collection[str]) -> list[Holding]:
-        return [each for each in self.holdings if each.recipient in recipients]
+    def _held_by(self, recipients: Sequence[str]) -> list[Holding]:
+        """Return what recipients hold, least noise first. Raises NoSuchRecipient."""
+        held = sorted(self._ledger.held(self.id, *recipients), key=_least_noise_first)
+        self._check_recipients(recipients, {each.recipient for each in held})
+        return held
 
     def changing(self, level: Level) -> dict[str, float]:
         """Return what copies of all editions at a level hide of rows that changed in all of them.
@@ -442,11 +444,11 @@ class Dataset:
         copies = [(each.number, level.noise) for each in self.editions]
         return changing(self.frozen, copies, self.past(len(self.editions)))
 
-    def _check_recipients(self, recipients: Sequence[str]) -> None:
+    def _check_recipients(self, recipients: Sequence[str], holders: Collection[str]) -> None:
         if not recipients:
             raise NoSuchRecipient("name at least one recipient")
-        known = {held.recipient for held in self.holdings}
-        if unknown := sorted(set(recipients) - known):
+        if unknown := sorted(set(recipients).difference(holders)):
+            known = {held.recipient for held in self.holdings}
             have = f"it has {', '.join(sorted(known))}" if known else "it has no recipients yet"
             raise NoSuchRecipient(
                 f"{self.name!r} was not released to {unknown[0]!r}; {have}"
@@ -484,6 +486,10 @@ class Dataset:
 
     def __repr__(self) -> str:
         return f"Dataset({self.name!r})"
+
+
+def _least_noise_first(held: Holding) -> tuple[Level, str, str]:
+    return held.spec.level, held.recipient, held.since
 
 
 def rename_all(datasets: Mapping[str, Dataset]) -> None:
