@@ -30,7 +30,7 @@ def release_some(folder: Path, number: int, barrier) -> None:
     for turn in range(2):
         privacy = choose.choice([0.2, 0.333, 0.5, choose.randrange(100, 800) / 1000])
         path = folder / f"{number}-{turn}-{privacy!r}.parquet"
-        dataset.release(to=f"r{number}", privacy=privacy).write(path, threads=1)
+        dataset.release(to=f"r{number}", privacy=privacy, raw=True).write(path, threads=1)
 
 
 def register_it(folder: Path, number: int, barrier, results) -> None:
@@ -84,7 +84,7 @@ def test_all_copies_lie_on_one_path(processes, folder):
     }
     # Each copy, made again by one process, is the copy that was written.
     levels = sorted(set(made.values()))
-    again = {p: dataset.release(to="me", privacy=p).to_arrow() for p in levels}
+    again = {p: dataset.release(to="me", privacy=p, raw=True).to_arrow() for p in levels}
     for path, level in made.items():
         assert pa.parquet.read_table(path).equals(again[level])
     # And their noise is the corner wave's.

@@ -112,12 +112,22 @@ def read_by(session: Any, source: str | list[str] | None) -> Any:
     return parts[0] if len(parts) == 1 else parts
 
 
+def table_and_place(word: str) -> tuple[str, str]:
+    """Return what TABLE=PLACE names; no table if it is a place alone, as an address with a =.
+
+    >>> table_and_place("visits=s3://clinic/visits.csv"), table_and_place("s3://clinic/day=1")
+    (('visits', 's3://clinic/visits.csv'), ('', 's3://clinic/day=1'))
+    """
+    table, separator, place = word.partition("=")
+    return (table, place) if separator and "://" not in table else ("", word)
+
+
 def named_sources(source: list[str] | None) -> dict[str, str]:
     """Return where some of several linked tables are now, each as TABLE=PLACE."""
-    named = [each.partition("=") for each in source or ()]
-    if not all(table and place for table, _, place in named):
+    named = [table_and_place(each) for each in source or ()]
+    if not all(table and place for table, place in named):
         raise SourceError("name each table with its place, as in --source visits=visits.csv")
-    return {table: place for table, _, place in named}
+    return dict(named)
 
 
 def named(vault: "Vault", name: str, source: list[str] | None = None) -> "Dataset | LinkedDataset":

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cornerwave.cli._options import open_vault
+from cornerwave.cli._options import open_vault, table_and_place
 from cornerwave.cli._screen import progress, say
 from cornerwave.errors import SourceError
 
@@ -101,9 +101,9 @@ def tables_and_copies(first: str, words: Sequence[str]) -> tuple[dict[str, str],
     """Return the linked tables that are named with their sources, if they are, and the copies."""
     tables = dict[str, str]()
     words = [first, *words]
-    while words and "=" in words[0] and not Path(words[0]).exists():
-        table, _, place = words[0].partition("=")
-        if "://" in table:  # an address may have a = of its own
+    while words and not Path(words[0]).exists():
+        table, place = table_and_place(words[0])
+        if not table:
             break
         tables[table] = place
         words = words[1:]

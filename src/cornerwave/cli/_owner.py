@@ -18,6 +18,7 @@ from cornerwave.cli._options import (
     named,
     open_vault,
     read_by,
+    table_and_place,
     tables_of,
 )
 from cornerwave.cli._screen import progress, say
@@ -142,12 +143,12 @@ def register(
 
 def _tables_in(sources: list[str]) -> dict[str, str] | None:
     """Return linked tables, each named with its source; None for a single source."""
-    named = [source.partition("=") for source in sources]
-    if len(sources) == 1 and (not named[0][1] or Path(sources[0]).exists()):
+    named = [table_and_place(source) for source in sources]
+    if len(sources) == 1 and (not named[0][0] or Path(sources[0]).exists()):
         return None
-    if not all(table and place for table, _, place in named):
+    if not all(table and place for table, place in named):
         raise SourceError("name each of several tables with its source, as in visits=visits.csv")
-    tables = {table: place for table, _, place in named}
+    tables = dict(named)
     if len(tables) < len(named):
         raise SourceError("two tables have one name; give each its own")
     return tables
