@@ -5,11 +5,12 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from scipy.special import ndtr, ndtri
 
 from cornerwave.columns import KNOTS
 from cornerwave.errors import CornerwaveWarning
 from cornerwave.inspection import draft, inspect
-from cornerwave.outlook import explained
+from cornerwave.outlook import explained, outlook_of
 from cornerwave.sources import open_source
 from cornerwave.spine.frozen import BURIED
 from cornerwave.vault import Vault
@@ -158,3 +159,28 @@ def test_a_level_that_would_bury_all_is_said_to(tmp_path: Path) -> None:
     [line] = [each for each in explained(dataset.frozen) if "bury" in each]
     assert "given what copies show without noise ('kept'), privacy 0.5 would bury every" in line
     assert f"the noise has {level.noise:,.0f} times the variance of the values" in line
+
+
+def test_what_stays_hidden_of_a_column_on_ranks_is_stated_in_its_own_units(tmp_path: Path) -> None:
+    """Nine values of ten lie within what is stated of the best estimate, by sorted values alone."""
+    rng, n = np.random.default_rng(4), 20_000
+    wage = rng.gamma(1.0, 5.0, n)
+    vault = Vault.create(tmp_path / "vault")
+    dataset = vault.register("people", pa.table({"wage": wage}), transform={"wage": "rank"})
+    ascending = np.sort(wage)
+
+    def value(score: np.ndarray) -> np.ndarray:
+        return np.interp(ndtr(score) * n - 0.5, np.arange(n), ascending)
+
+    scores = ndtri((np.argsort(np.argsort(wage)) + 0.5) / n)
+    half = 1.645 * np.sqrt(0.5)
+    copies = scores + rng.normal(size=n)  # at privacy 0.5 the noise is 1
+    low, high = value(copies / 2 - half), value(copies / 2 + half)
+    inside = np.mean((low <= wage) & (wage <= high))
+    assert abs(inside - 0.9) < z_bound(1) * np.sqrt(0.9 * 0.1 / n)
+    outlook = outlook_of(dataset.frozen, 0.5)
+    assert outlook is not None
+    assert outlook.within["wage"] == pytest.approx(np.mean(high - low) / 2, rel=0.03)
+    # by the variance alone, as on the column's own scale, it would be this
+    assert abs(outlook.within["wage"] - half * wage.std()) > 0.05 * half * wage.std()
+    assert "±" in outlook.in_words("wage")

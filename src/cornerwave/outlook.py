@@ -1,6 +1,7 @@
 """Which privacy to pick: what each hides, in the columns' own units, and what it costs a recipient.
 
 half a 90 % interval of a value     1.645 s sqrt(hidden)       (s: the column's deviation)
+    on a scale g                    (g^-1(t + h) - g^-1(t - h)) / 2 of this h, mean over estimates t
 standard error of a mean            sqrt(1 + v) times the original's
 of a regression coefficient         about 1 + v times: both sides carry noise
 """
@@ -15,7 +16,7 @@ import numpy as np
 
 from cornerwave import document as doc
 from cornerwave.arrays import Floats
-from cornerwave.columns import listed
+from cornerwave.columns import Scale, listed
 from cornerwave.document import seconds_of, span_of
 from cornerwave.levels import HALF, LINEAR, THOUSANDTHS, Level, Privacy
 from cornerwave.privacy import OF_HISTORY, CategoryDistribution, guess, unreachable
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 SHOWN = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 _HALF_WIDTH = NormalDist().inv_cdf(0.95)
+_QUANTILES = [NormalDist().inv_cdf((place + 0.5) / 99) for place in range(99)]
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,7 @@ class Outlook:
     """What a privacy means for one dataset.
 
     `hidden` is the share of each column's variance that stays hidden, `within` how far a typical
-    value of a number is hidden, in its own units (columns on a scale of their own are left out),
+    value of a number is hidden, in its own units,
     `right` how often the best guess of a category is right, `blind` how often without a copy;
     `stand_out` is how many records the noise does not hide, None if they were not counted;
     `bayes` is the share of each column that an adversary who knows how rows are distributed left,
@@ -118,8 +120,7 @@ def _outlook(
     frozen: Frozen, privacy: float, level: Level, seen: "Exposed | None" = None, place: int = 0
 ) -> Outlook:
     names, hidden = frozen.schema.perturbed, frozen.hidden.at(level)
-    deviation = dict(zip(names, np.sqrt(np.diag(frozen.covariance)), strict=True))
-    plain = [name for name, scale in zip(names, frozen.scales, strict=True) if scale.name is None]
+    columns = zip(names, frozen.scales, frozen.mean, np.diag(frozen.covariance), strict=True)
     guesses = {
         "+".join(each.columns): guess(CategoryDistribution(each.counts, each.base), [level.noise])
         for each in frozen.categories
@@ -129,8 +130,8 @@ def _outlook(
         level=level,
         hidden=hidden,
         within={
-            name: float(_HALF_WIDTH * deviation[name] * np.sqrt(hidden[name]))
-            for name in plain
+            name: _half_width(scale, mean, variance, hidden[name])
+            for name, scale, mean, variance in columns
             if name in hidden
         },
         right={name: each.best for name, each in guesses.items()},
@@ -139,6 +140,16 @@ def _outlook(
         stand_out=None if seen is None else int(seen.rows[place]),
         bayes=frozen.left_by_joint(level),
     )
+
+
+def _half_width(scale: Scale, mean: float, variance: float, hidden: float) -> float:
+    """Return half the width of a 90 % interval of a value, in the column's own units."""
+    half = _HALF_WIDTH * np.sqrt(variance * hidden)
+    if scale.name is None:
+        return float(half)
+    # estimates vary by what is not hidden
+    estimates = mean + np.sqrt(variance * (1 - hidden)) * np.array(_QUANTILES)
+    return float(np.mean(scale.backward(estimates + half) - scale.backward(estimates - half)) / 2)
 
 
 def in_units(value: float, unit: str | None = None) -> str:
