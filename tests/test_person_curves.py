@@ -272,7 +272,7 @@ def test_every_value_mean_and_change_of_a_person_is_hidden(vault, privacy):
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:persons have more rows now")  # beyond the last knot, by a little
+@pytest.mark.filterwarnings("ignore:persons have more rows now")  # past the last knot
 def test_appended_visits_have_the_curve_of_the_person(vault):
     """Two editions of the same persons: averaging the visits of both takes away nothing more."""
     table = panel(3000, seed=9)
