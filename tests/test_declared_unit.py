@@ -126,7 +126,7 @@ def test_persons_are_counted_and_those_who_stand_out(vault):
     dataset = vault.register("clinic", uneven(), unit="person")
     said = sentences(dataset)
     assert "unit: person, a pseudonym in copies; 303 persons, typically 3 rows each" in said
-    assert "at most 9; 3 rows have none, and each counts as a person of its own" in said
+    assert "at most 9; 3 rows have none, and each counts as a separate person" in said
     # one person has nine rows; three have one: fewer than five persons each
     assert "copies show how many rows a person has: 4 persons stand out by it" in said
     assert vault.dataset("clinic").frozen.people == dataset.frozen.people
@@ -195,7 +195,7 @@ def test_a_draft_of_too_few_persons_asks_the_owner():
 
 BAD = {
     "constant": ({"unit": "one"}, "'one' names 1 person or thing, and at least 20 are needed"),
-    "all distinct": ({"unit": "row"}, "'row' is another one in every row, so each row is a person"),
+    "all distinct": ({"unit": "row"}, "'row' differs in every row, so each row is a person"),
     "fractions": ({"unit": "height"}, "a unit must be whole numbers, text or dates, not double"),
     "the key too": ({"unit": "person", "key": "person"}, "the key and also the unit; choose one"),
     "uniform": ({"unit": "person", "uniform": ["sex"]}, "uniform does not go with a unit"),

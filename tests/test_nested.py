@@ -428,7 +428,7 @@ def test_units_that_cannot_be_are_refused_in_one_line(tmp_path, choices, message
 def test_units_of_which_one_says_nothing_are_refused(tmp_path):
     table = numbers_of(200)
     _, person = codes_of(table)
-    with pytest.raises(ColumnError, match="another one in every row of each 'household'"):
+    with pytest.raises(ColumnError, match="differs in every row of each 'household'"):
         register(tmp_path, with_column(table, "person", pa.array(np.arange(len(table)))))
     (tmp_path / "2").mkdir()
     with pytest.raises(ColumnError, match="so both name the same"):

@@ -82,7 +82,7 @@ class PersonCounts:
         most = f", at most {self.most:,}" if self.most > self.typical else ""
         what = "household" if schema.nested else "person"
         lone = (
-            f"; {self._number(self.unnamed)} rows have none, and each counts as a {what} of its own"
+            f"; {self._number(self.unnamed)} rows have none, and each counts as a separate {what}"
             if self.unnamed
             else ""
         )

@@ -233,7 +233,7 @@ def check_persons(sample: PersonSample, schema: Schema, *, linked: bool = False)
         _check_nested(sample, schema)
     if not linked and persons == len(sample.units) and (sample.counts == 1).all():
         raise ColumnError(
-            f"{unit!r} is another one in every row, so each row is a person; leave the unit out, "
+            f"{unit!r} differs in every row, so each row is a person; leave the unit out, "
             "or make it the key",
             use=("key", "drop"),
         )
@@ -250,7 +250,7 @@ def _check_nested(sample: PersonSample, schema: Schema) -> None:
     outer, inner = schema.nested
     if len(sample.starts) == len(sample.units) and (sample.counts == 1).all():
         raise ColumnError(
-            f"{inner!r} is another one in every row of each {outer!r}, so each row is a person: "
+            f"{inner!r} differs in every row of each {outer!r}, so each row is a person: "
             f"name {outer!r} alone as the unit, and leave {inner!r} out"
         )
     if len(sample.outer_starts) == len(sample.starts):
