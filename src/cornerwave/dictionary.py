@@ -370,15 +370,16 @@ def write_dictionary(
     path = place_of(copy)
     if isinstance(path, DatabaseAddress):
         raise OutputError(f"a dictionary is a file beside a copy, and {path} is a table")
-    made = dictionary_of(path)
-    places = []
-    for ending, text in (("html", page(dictionary_document(made))), ("csv", made.csv())):
-        near = beside or path
-        place = near.with_name(f"{near.name}.dictionary.{ending}")
+    made, places = dictionary_of(path), dictionary_places(beside or path)
+    for place, text in zip(places, (page(dictionary_document(made)), made.csv()), strict=True):
         check_place(place, force=True)
         write_text(place, text, force=force)
-        places.append(place)
     return places
+
+
+def dictionary_places(near: Path | Address) -> list[Path | Address]:
+    """Return where the page and the table of a dictionary lie that is beside a place."""
+    return [near.with_name(f"{near.name}.dictionary.{ending}") for ending in ("html", "csv")]
 
 
 def dictionary_document(made: DataDictionary) -> doc.Document:

@@ -79,9 +79,21 @@ ALONE = "a schema file states all choices; leave out the others"
 """Why a schema file and other choices do not go together."""
 
 
-def read_choices(path: Path, columns: Sequence[str]) -> Choices:
+@dataclass(frozen=True)
+class InlineSchema:
+    """What a schema file holds, stated in another file; messages call it by its name."""
+
+    content: TomlTable
+    name: str
+
+
+SchemaPlace = str | Path | InlineSchema
+"""Where a schema file is: a file of its own, or a part of another one."""
+
+
+def read_choices(schema: SchemaPlace, columns: Sequence[str]) -> Choices:
     """Read a schema file for a source with these columns. Raises ColumnError."""
-    content = _parsed(path, ColumnError)
+    content, path = _content(schema)
     if "table" in content:
         raise ColumnError(
             f"{path.name} is for several linked tables; name them all, as in patients=FILE"
@@ -109,12 +121,12 @@ class TableInFile:
         return _read({**shared, **self.content}, self.path, columns)
 
 
-def read_linked(path: Path, tables: Sequence[str]) -> dict[str, TableInFile]:
+def read_linked(schema: SchemaPlace, tables: Sequence[str]) -> dict[str, TableInFile]:
     """Read a schema file for linked tables: a [[table]] with a name for each. Raises ColumnError.
 
     The unit of a table is that of the file, if it states none itself.
     """
-    content = _parsed(path, ColumnError)
+    content, path = _content(schema)
     _check_known(content, ("unit", ORPHANS, "table"), path.name)
     tables_in_file = dict[str, TableInFile]()
     for each in _tables(content, "table", path, ColumnError):
@@ -129,9 +141,10 @@ def read_linked(path: Path, tables: Sequence[str]) -> dict[str, TableInFile]:
     return tables_in_file
 
 
-def orphans_in(path: Path) -> bool:
+def orphans_in(schema: SchemaPlace) -> bool:
     """Whether a schema file for linked tables allows persons without a row in one of them."""
-    allowed = _parsed(path, ColumnError).get(ORPHANS, False)
+    content, path = _content(schema)
+    allowed = content.get(ORPHANS, False)
     if not isinstance(allowed, bool):
         raise ColumnError(f"{path.name}: {ORPHANS} must be true or false, without quotes")
     return allowed
@@ -202,11 +215,11 @@ def _with_unit(entries: list[TomlTable], unit: Any, path: Path) -> list[TomlTabl
     return [*others, *({**here.get(u, {}), "name": u, "do": DOES[UNIT]} for u in units)]
 
 
-def schema_reading(path: Path, given: ReadingSettings | None = None) -> ReadingSettings:
+def schema_reading(schema: SchemaPlace, given: ReadingSettings | None = None) -> ReadingSettings:
     """Return how a schema file states that cells are spelled. Raises ColumnError, SourceError."""
     if given is not None and given.stated:
         raise ColumnError(ALONE)
-    return _reading_of(_parsed(path, ColumnError), path)
+    return _reading_of(*_content(schema))
 
 
 def _reading_of(content: TomlTable, path: Path) -> ReadingSettings:
@@ -242,10 +255,10 @@ def _expanded(entries: list[TomlTable], columns: Sequence[str], path: Path) -> l
 
 def schema_text(schema: Schema, reading: ReadingSettings | None = None) -> str:
     """Return a schema file that states what was decided, and how the cells are spelled."""
-    lines = [f"{key} = {toml_text(value)}" for key, value in _of_table(schema)]
+    lines = [f"{key} = {toml_text(value)}" for key, value in table_keys(schema)]
     marks = dict(reading.column_missing or ()) if reading else {}
     for column in schema.columns:
-        lines += ["", "[[column]]", *(f"{key} = {toml_text(v)}" for key, v in _of_column(column))]
+        lines += ["", "[[column]]", *(f"{key} = {toml_text(v)}" for key, v in column_keys(column))]
         if column.name in marks:
             lines.append(f"missing = {toml_text(marks[column.name])}")
     if reading is not None and reading.stated:
@@ -253,7 +266,7 @@ def schema_text(schema: Schema, reading: ReadingSettings | None = None) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _of_table(schema: Schema) -> Iterator[tuple[str, Any]]:
+def table_keys(schema: Schema) -> Iterator[tuple[str, Any]]:
     """Yield the keys of the table; a flag only if it was chosen, units if their order counts."""
     if schema.nested:
         yield "unit", list(schema.nested)
@@ -263,7 +276,7 @@ def _of_table(schema: Schema) -> Iterator[tuple[str, Any]]:
             yield choice.key, value
 
 
-def _of_column(column: Column) -> Iterator[tuple[str, Any]]:
+def column_keys(column: Column) -> Iterator[tuple[str, Any]]:
     """Yield the keys of a column that are not the usual ones."""
     yield "name", column.name
     yield "do", DOES[column.role]
@@ -294,7 +307,7 @@ def read_batch(path: Path) -> list[tuple[str, Level | Privacy, Place | None]]:
 
     Raises LevelError.
     """
-    copies = _tables(_parsed(path, LevelError), "copy", path, LevelError)
+    copies = _tables(parsed_toml(path, LevelError), "copy", path, LevelError)
     if not copies:
         raise LevelError(f"{path.name} has no copies; add [[copy]] tables with to, privacy and out")
     return [_copy(copy, f"{path.name}, copy {i}", path) for i, copy in enumerate(copies, start=1)]
@@ -316,10 +329,18 @@ def _copy(copy: TomlTable, where: str, path: Path) -> tuple[str, Level | Privacy
     return copy["to"], level, out
 
 
-def _parsed(path: Path, error: type[CornerwaveError]) -> TomlTable:
+def _content(schema: SchemaPlace) -> tuple[TomlTable, Path]:
+    """Return what a schema file holds, and what messages call it."""
+    if isinstance(schema, InlineSchema):
+        return schema.content, Path(schema.name)
+    return parsed_toml(Path(schema), ColumnError), Path(schema)
+
+
+def parsed_toml(path: Path, error: type[CornerwaveError]) -> TomlTable:
+    """Return the content of a TOML file. Raises the error, with the line of a fault."""
     try:
         text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
+    except (OSError, ValueError):  # not UTF-8, or a name with a NUL
         raise error(f"{path} cannot be read") from None
     return _parsed_text(text, path.name, error)
 

@@ -64,6 +64,11 @@ class Grant:
         """Return LIVE if it permits something at this time, else ENDED or EXPIRED."""
         return state_of(self.revoked, self.until, at)
 
+    @property
+    def ends(self) -> datetime | None:
+        """The time when it ends, if there is one."""
+        return None if self.until is None else time_of(self.until)
+
     def release_of(self, dataset: Dataset) -> Release:
         """Return the copy that it permits, held by nobody yet."""
         return dataset.granted(self.recipient, self.spec)

@@ -82,6 +82,17 @@ def engine_for(
     return Cluster(source, schema, types, secrets, spark, keep_keys, surveys=True)
 
 
+def fingerprint_of(
+    source: "Source", frozen: "Frozen", secrets: "RowSecrets", progress: "Progress"
+) -> str:
+    """Return the fingerprint of a table. Raises SourceChanged for rows that cannot be its own."""
+    from cornerwave.engines._passes import FingerprintPass, registered_rows
+
+    engine = engine_for(source, frozen.schema, frozen.source_types, secrets, keep_keys=None)
+    with registered_rows():
+        return str(engine.run(FingerprintPass(frozen.schema, secrets), progress))
+
+
 def history_rows(
     source: "Source",
     frozen: "Frozen",

@@ -32,6 +32,7 @@ from cornerwave.spine.frozen import Frozen
 from cornerwave.spine.histories import CHANGED, HistoryRows, row_words, taken_from
 from cornerwave.spine.person_gaps import FoundGaps
 from cornerwave.spine.person_sample import PersonValues, constant_columns
+from cornerwave.spine.recipe import Fingerprints
 from cornerwave.spine.rows import (
     Group,
     RowSecrets,
@@ -268,6 +269,32 @@ def registered_rows() -> Iterator[None]:
         raise
     except SourceError as error:
         raise SourceChanged(f"this is not the registered table: {error}") from None
+
+
+@dataclass(frozen=True, repr=False)
+class FingerprintPass(Pass[Block, Fingerprints, Fingerprint]):
+    """Recognises a table: all columns that have a part in its fingerprint."""
+
+    schema: Schema
+    rows: RowSecrets
+
+    @property
+    def reads(self) -> list[str]:
+        """The columns that it looks at."""
+        return self.schema.used
+
+    def nothing(self) -> Fingerprints:
+        """Return the fingerprint of no rows."""
+        return Fingerprints()
+
+    def of(self, block: Block, known: Fingerprints) -> Fingerprints:
+        """Return the fingerprint of some rows."""
+        group = Group.of(block.ids, block.table, self.schema, self.rows)
+        return Fingerprints(group.fingerprint(self.rows))
+
+    def finish(self, total: Fingerprints) -> Fingerprint:
+        """Return the fingerprint of all rows."""
+        return total.table
 
 
 @dataclass(frozen=True, repr=False)

@@ -41,6 +41,7 @@ from cornerwave.noise import (
     lattice_path,
     rows_of_block,
 )
+from cornerwave.passes import Bounded
 from cornerwave.spec import CopyMetadata, CopySpec
 from cornerwave.spine.continued import Tail
 from cornerwave.spine.frozen import Frozen
@@ -86,7 +87,7 @@ class NoiseSecrets(Secrets):
 
 
 @dataclass(frozen=True)
-class Fingerprints:
+class Fingerprints(Bounded):
     """The fingerprint of some rows, and that of what histories take from them, if it is needed."""
 
     table: Fingerprint = field(default_factory=Fingerprint.nothing)

@@ -16,11 +16,12 @@ from cornerwave.vault._families import LinkedDataset, LinkedRelease
 from cornerwave.vault._linked_copies import kind_of
 from cornerwave.vault._release import FRAME, Release, write_all, write_all_spark
 from cornerwave.vault._to_register import Registration, dataset_id
-from cornerwave.vault._vault import KEY_FILE, Vault, is_vault, key_place, vault_place
+from cornerwave.vault._vault import KEY_FILE, VAULT_NAME, Vault, is_vault, key_place, vault_place
 
 __all__ = [
     "FRAME",
     "KEY_FILE",
+    "VAULT_NAME",
     "Dataset",
     "LinkedDataset",
     "LinkedRelease",

@@ -10,8 +10,18 @@ from typing import Any
 from cornerwave.choices import names_of
 from cornerwave.columns import Finish, listed
 from cornerwave.editions import REGISTERED, Edition, Portion, changing, moving, pooled, portion
+from cornerwave.engines import fingerprint_of
 from cornerwave.engines.local import write_as_copied
-from cornerwave.errors import DatasetClosed, LevelError, NoSuchRecipient, VaultError, nearest, warn
+from cornerwave.errors import (
+    DatasetClosed,
+    LevelError,
+    NoSuchRecipient,
+    SourceChanged,
+    VaultError,
+    discreet,
+    nearest,
+    warn,
+)
 from cornerwave.ledger import Entry, Holding, Key, Ledger, check_name, closed_message, work_folder
 from cornerwave.levels import LATTICE, LINEAR, Level, Privacy, asked_for
 from cornerwave.noise import Past
@@ -25,7 +35,7 @@ from cornerwave.spine.recipe import NoiseSecrets, Recipe
 from cornerwave.spine.rows import RowSecrets
 from cornerwave.vault._editions import grow
 from cornerwave.vault._other_rows import OtherRows
-from cornerwave.vault._parts import WORK, Parts, keep_batch
+from cornerwave.vault._parts import WORK, Parts, keep_batch, open_again
 from cornerwave.vault._release import Release, make_all
 from cornerwave.vault._updates import read_past, update_table
 
@@ -235,6 +245,20 @@ class Dataset:
         self._entry = entry
         parts.grow(self.editions[-1], source)
         return self.editions[-1]
+
+    def is_edition(self, number: int, source: Any, *, progress: Progress = silent) -> bool:
+        """Whether a source has the rows that came with an edition, or all of an updated table.
+
+        Raises SourceError if it cannot be read.
+        """
+        edition = self.editions[number - 1]
+        with discreet():
+            try:
+                opened = replace(open_again(source, self.name, self.frozen), first=edition.first)
+                secrets = RowSecrets.of(self._key.derive)
+                return fingerprint_of(opened, self.frozen, secrets, progress) == edition.brought
+            except SourceChanged:
+                return False
 
     def is_from(self, place: str | Place) -> bool:
         """Whether the table was registered from this place."""

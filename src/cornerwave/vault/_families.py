@@ -27,6 +27,7 @@ from cornerwave.ledger import Entry, Key, Ledger, check_name
 from cornerwave.levels import LINEAR, Level, Privacy, asked_for
 from cornerwave.reuse import TableMarks, related, repeated
 from cornerwave.sources import Place, Progress, Source, silent
+from cornerwave.spec import CopySpec
 from cornerwave.spine.freeze import persons_of, rows_beside
 from cornerwave.spine.frozen import Frozen
 from cornerwave.spine.linked import (
@@ -37,7 +38,7 @@ from cornerwave.spine.linked import (
     shared_grid,
 )
 from cornerwave.vault._dataset import Dataset, rename_all
-from cornerwave.vault._linked_copies import FOLDER, write_linked
+from cornerwave.vault._linked_copies import FOLDER, specs_at, write_linked
 from cornerwave.vault._release import Release
 from cornerwave.vault._to_register import Registration, TableToRegister, in_family
 
@@ -454,6 +455,10 @@ class LinkedRelease:
     def privacy(self) -> float:
         """The share of the variance of every column of every table that the copy hides."""
         return self.dataset.privacy_of(self.level)
+
+    def specs_at(self, place: Place) -> dict[str, CopySpec]:
+        """Return what the ledger states of each table once the copy is written to a place."""
+        return specs_at(self.tables, place)
 
     def write(
         self,

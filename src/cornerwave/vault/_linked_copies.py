@@ -15,7 +15,7 @@ from pathlib import Path
 from cornerwave.errors import OutputError, OutputExists, discreet
 from cornerwave.outputs import DUCKDB, ZIP, HiddenFolder, SharedSession, check_parent, packed
 from cornerwave.sources import Address, DatabaseAddress, Place, Progress, place_of, silent
-from cornerwave.spec import PartOf
+from cornerwave.spec import CopySpec, PartOf
 from cornerwave.vault._dataset import hold_all
 from cornerwave.vault._release import Release, check_places, made_at, make_all
 
@@ -45,7 +45,7 @@ def write_linked(
         raise OutputError(f"{format!r} is not one of {', '.join(FORMATS)}")
     check_parent(path)
     kind = kind_of(path)
-    inside = {ZIP[1:]: "csv", DUCKDB[1:]: "parquet"}.get(kind, format)
+    inside = _format_inside(kind, format)
     for release in tables.values():
         check_places(release.dataset, [path])
     _check_replaced(path, list(tables), force=force)
@@ -73,16 +73,30 @@ def kind_of(place: Place) -> str:
     return ending[1:] if ending in (ZIP, DUCKDB) else FOLDER
 
 
-def _hold(tables: Mapping[str, Release], kind: str, format_: str) -> None:
-    """Write down who is about to hold the copies, each as part of the copy of all tables."""
+def specs_at(
+    tables: Mapping[str, Release], place: Place, *, format: str = "parquet"
+) -> dict[str, CopySpec]:
+    """Return what the ledger states of the copies once they are written to a place."""
+    kind = kind_of(place)
+    return _specs(tables, kind, _format_inside(kind, format))
+
+
+def _format_inside(kind: str, format_: str) -> str:
+    """Return the format of the tables in a place of some kind, if files have this one."""
+    return {ZIP[1:]: "csv", DUCKDB[1:]: "parquet", SCHEMA: "postgresql"}.get(kind, format_)
+
+
+def _specs(tables: Mapping[str, Release], kind: str, format_: str) -> dict[str, CopySpec]:
+    """Return the specs of copies, each as part of the copy of all tables."""
     specs = {table: release.written_as(format_) for table, release in tables.items()}
     part = PartOf.of(kind, list(specs.values()))
-    hold_all(
-        [
-            (release.dataset, release.recipient, replace(specs[table], part_of=part))
-            for table, release in tables.items()
-        ]
-    )
+    return {table: replace(spec, part_of=part) for table, spec in specs.items()}
+
+
+def _hold(tables: Mapping[str, Release], kind: str, format_: str) -> None:
+    """Write down who is about to hold the copies."""
+    specs = _specs(tables, kind, format_)
+    hold_all([(each.dataset, each.recipient, specs[table]) for table, each in tables.items()])
 
 
 def _check_replaced(path: Path, tables: list[str], *, force: bool) -> None:

@@ -18,7 +18,7 @@ from cornerwave.columns import Scale, Schema, check_rows, decide, settled, warn_
 from cornerwave.engines import opened_frame, survey_source
 from cornerwave.errors import ColumnError, in_table
 from cornerwave.ledger import Entry, Key
-from cornerwave.schema_file import ALONE, read_choices, read_linked, schema_reading
+from cornerwave.schema_file import ALONE, SchemaPlace, read_choices, read_linked, schema_reading
 from cornerwave.sources import Progress, Source, open_source, silent
 from cornerwave.spine.freeze import freeze
 from cornerwave.spine.frozen import Frozen, TableFamily
@@ -38,7 +38,7 @@ class Registration:
     """
 
     choices: Choices
-    schema: str | Path | None = None
+    schema: SchemaPlace | None = None
     reading: ReadingSettings | None = None
     unrelated: Sequence[str] = ()
     dry_run: bool = False
@@ -50,12 +50,12 @@ def read_table(source: Any, how: Registration) -> tuple[Source, Schema]:
     """Open a table, and decide its columns by choices, or by those in a schema file."""
     choices, schema, reading = how.choices, how.schema, how.reading
     if schema is not None:
-        reading = schema_reading(Path(schema), reading)
+        reading = schema_reading(schema, reading)
     opened = open_source(opened_frame(source), reading=reading)
     if schema is not None:
         if choices != Choices():
             raise ColumnError(ALONE)
-        choices = read_choices(Path(schema), opened.schema.names)
+        choices = read_choices(schema, opened.schema.names)
     return opened, decided_by(choices, opened)
 
 
@@ -68,7 +68,7 @@ def read_tables(
     if schema is not None:
         if choices != Choices() or (reading is not None and reading.stated):
             raise ColumnError(ALONE)
-        stated = read_linked(Path(schema), list(tables))
+        stated = read_linked(schema, list(tables))
         for table, source in tables.items():
             table_choices = stated[table]
             opened = open_source(opened_frame(source), reading=table_choices.reading)

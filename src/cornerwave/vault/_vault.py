@@ -268,7 +268,7 @@ class Vault:
         check_name(name, what="a dataset's name")
         check_table_names(tables)
         sources = read_tables(tables, how)
-        orphans = orphans or (how.schema is not None and orphans_in(Path(how.schema)))
+        orphans = orphans or (how.schema is not None and orphans_in(how.schema))
         key, ledger = self._key, self._ledger
         entries = register_tables(ledger, key, self.path, name, sources, how, orphans=orphans)
         made = zip(entries, sources.items(), strict=True)
