@@ -41,6 +41,7 @@ COMMANDS = [
     "ledger",
     "coalition",
     "report",
+    "run",
     "recipient",
     "grant",
     "revoke",

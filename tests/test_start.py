@@ -42,6 +42,7 @@ MAY_LOAD = {
     "init": ("", OWNER),
     "register": ("", f"{OWNER} outlook attack"),  # attack: how much its adversary recovers
     "release": ("", OWNER),
+    "run": ("", f"{OWNER} access project attack"),  # it registers, too
     "ledger": ("rich", f"{OWNER} documents"),
     "coalition": ("rich", f"{OWNER} documents"),
     "levels": ("rich", f"{OWNER} documents outlook audit attack miner"),
@@ -57,6 +58,7 @@ ARGUMENTS = {
     "init": "",
     "register": "people people.csv",
     "release": "people --to ann --privacy 0.3 --to bob --privacy 0.6 --out .",
+    "run": "",
     "ledger": "people",
     "coalition": "people ann bob",
     "levels": "people",
@@ -64,6 +66,18 @@ ARGUMENTS = {
     "audit": "people.csv people-ann.parquet people-bob.parquet",
     "fetch": "ann.share --out fetched.parquet",
 }
+
+
+PROJECT = """
+recipients = ["ann"]
+[[table]]
+name = "people"
+source = "people.csv"
+[[table.copy]]
+to = "ann"
+privacy = 0.3
+out = "ann.csv"
+"""
 
 
 def loaded(folder: Path, command: str, *, before: str = "") -> set[str]:
@@ -83,6 +97,7 @@ def folder(tmp_path_factory) -> Path:
     numbers, towns = random.normal(size=(600, 2)), random.choice(["x", "y", "z"], size=600)
     lines = [f"{a:.4f},{b:.4f},{town}" for (a, b), town in zip(numbers, towns, strict=True)]
     (folder / "people.csv").write_text("\n".join(["wage,age,town", *lines, ""]))
+    (folder / "cornerwave.toml").write_text(PROJECT)
     profile = {"endpoint": "http://127.0.0.1:9/", "bearerToken": "x", "shareCredentialsVersion": 1}
     (folder / "ann.share").write_text(json.dumps(profile))
     return folder

@@ -2,6 +2,7 @@
 
     CornerwaveError
     ├── LevelError          (ValueError)         an invalid noise or privacy
+    ├── ProjectError        (ValueError)         a project file that cannot be carried out
     ├── SourceError         (ValueError)         a table that cannot be read or perturbed
     │   ├── ColumnError                          an undecided or unusable column
     │   ├── SourceChanged                        not the table that was registered
@@ -55,6 +56,10 @@ class CornerwaveError(Exception):
 
 class LevelError(CornerwaveError, ValueError):
     """The noise or privacy is outside its range."""
+
+
+class ProjectError(CornerwaveError, ValueError):
+    """The project file is invalid, or states what cannot be done."""
 
 
 class SourceError(CornerwaveError, ValueError):

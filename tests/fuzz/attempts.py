@@ -163,6 +163,11 @@ KINDS: dict[str, Kind] = {
         (mutants.toml_of, mutants.toml_of, mutants.bytes_of),
         [("release", "people", "--levels", CLEAN)],
     ),
+    "project": (
+        "cornerwave.toml",
+        (mutants.project_of, mutants.project_of, mutants.bytes_of),
+        [("run",), ("run", CLEAN, "--dry-run"), ("run", "--prune", "--json")],
+    ),
     "heads": (
         "heads.txt",
         (mutants.bytes_of, mutants.text_of),

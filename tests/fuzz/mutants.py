@@ -6,7 +6,7 @@ import json
 import random
 import sqlite3
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -208,7 +208,23 @@ _TOML = (
 )  # fmt: skip
 
 
-def toml_of(path: Path, chance: random.Random) -> str:
+_KEYS = (
+    *("column", "copy", "min_count", "together", "name", "to", "out", "privacy"),
+    *("reading", "delimiter", "encoding", "decimal", "date_format", "missing"),
+)
+_PROJECT_KEYS = (
+    *("vault", "recipients", "table", "name", "source", "schema", "unrelated", "edition", "append"),
+    *("update", "advancing", "copy", "to", "privacy", "noise", "out", "round", "clip", "raw"),
+    *("dictionary", "another", "grant", "until", "column", "do", "min_count"),
+)
+
+
+def project_of(path: Path, chance: random.Random) -> str:
+    """Do so in a project file."""
+    return toml_of(path, chance, _PROJECT_KEYS)
+
+
+def toml_of(path: Path, chance: random.Random, keys: Sequence[str] = _KEYS) -> str:
     """Give other values, or change lines."""
     lines = path.read_text(encoding="utf-8").splitlines()
     done = []
@@ -221,11 +237,7 @@ def toml_of(path: Path, chance: random.Random) -> str:
         elif what == 1:
             lines.insert(at, lines[chance.randrange(len(lines))])
         elif what == 2:
-            names = (
-                *("column", "copy", "min_count", "together", "name", "to", "out", "privacy"),
-                *("reading", "delimiter", "encoding", "decimal", "date_format", "missing"),
-            )
-            lines.insert(at, f"{chance.choice(names)} = {chance.choice(_TOML)}")
+            lines.insert(at, f"{chance.choice(keys)} = {chance.choice(_TOML)}")
         elif "=" in lines[at]:
             lines[at] = lines[at].partition("=")[0] + "= " + chance.choice(_TOML)
         done.append(f"{what} in line {at}")

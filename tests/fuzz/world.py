@@ -84,6 +84,74 @@ noise = 4
 """
 
 
+PROJECT = """\
+recipients = ["ann", "eve"]
+
+[[table]]
+name = "people"
+source = "people.parquet"
+
+[table.schema]
+few_rows = true
+
+[[table.schema.column]]
+name = "id"
+do = "key"
+
+[[table.schema.column]]
+name = "wage"
+do = "perturb"
+transform = "log1p"
+
+[[table.schema.column]]
+name = "height"
+do = "perturb"
+transform = "rank"
+
+[[table.schema.column]]
+name = "born"
+do = "drop"
+
+[[table.schema.column]]
+name = "note"
+do = "drop"
+
+[[table.schema.column]]
+name = "age"
+do = "perturb"
+
+[[table.schema.column]]
+name = "*"
+do = "category"
+
+[[table.copy]]
+to = "ann"
+privacy = 0.3
+out = "ann0.3.parquet"
+
+[[table.copy]]
+to = "eve"
+noise = 4
+round = ["age"]
+clip = { age = [0, inf] }
+out = "eve.csv"
+
+[[table.grant]]
+to = "eve"
+privacy = 0.8
+until = 2100-01-31
+
+[[table]]
+name = "other"
+source = "other.csv"
+schema = "schema.toml"
+unrelated = ["people"]
+
+[[table.edition]]
+append = "none-*.csv"
+"""
+
+
 def people(rows: int = ROWS, *, seed: int = 11) -> pa.Table:
     """Return people, one of whom is marked."""
     random = np.random.default_rng(seed)
@@ -173,6 +241,7 @@ def make_world(folder: Path) -> None:
         write_table(half, folder / "parts" / f"{part}.parquet")
     (folder / "schema.toml").write_text(SCHEMA)
     (folder / "batch.toml").write_text(BATCH)
+    (folder / "cornerwave.toml").write_text(PROJECT)
     with chdir(folder):
         Vault.create("empty")
         vault = Vault.create()

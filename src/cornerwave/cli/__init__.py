@@ -3,6 +3,7 @@
     _owner.py      init, inspect, register, append, update, schema, rename, close, unregister
     _copies.py     release, again
     _questions.py  levels, ledger, coalition, report
+    _run.py        run
     _sharing.py    recipient, grant, revoke, token, log, requests, serve
     _others.py     audit, attack; fetch, request; demo, reproduce
     _options.py    shared options
@@ -42,6 +43,7 @@ from cornerwave.cli._owner import (
     update,
 )
 from cornerwave.cli._questions import coalition, ledger, levels, report
+from cornerwave.cli._run import run
 from cornerwave.cli._screen import say, show_warning, tell_places
 from cornerwave.cli._sharing import grant, log, recipient_app, requests, revoke, serve, token
 from cornerwave.errors import CornerwaveError, CornerwaveWarning, Fault
@@ -136,11 +138,12 @@ _LONG = {
     audit,
     attack,
     reproduce,
+    run,
 }
 _OWNER = (init, inspect, register, append, update, schema, rename, unregister, close)
 _COPIES = (release, again, levels, ledger, coalition, report)
 _SERVICE = (grant, revoke, token, requests, log, serve, fetch, request)
-for _command in (*_OWNER, *_COPIES, *_SERVICE, audit, attack, demo, reproduce):
+for _command in (*_OWNER, *_COPIES, run, *_SERVICE, audit, attack, demo, reproduce):
     _made = expanded(_command)
     app.command()(_started(_long(_made) if _command in _LONG else _made))
 app.add_typer(recipient_app, name="recipient")
