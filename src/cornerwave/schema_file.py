@@ -131,8 +131,8 @@ def read_linked(schema: SchemaPlace, tables: Sequence[str]) -> dict[str, TableIn
     tables_in_file = dict[str, TableInFile]()
     for each in _tables(content, "table", path, ColumnError):
         name = each.get("name")
-        if not isinstance(name, str) or name in tables_in_file:
-            raise ColumnError(f"{path.name}: every [[table]] has a name of its own")
+        if not isinstance(name, str) or name in tables_in_file or "/" in name:
+            raise ColumnError(f"{path.name}: every [[table]] has a name of its own, without /")
         keys = {key: value for key, value in each.items() if key != "name"}
         within = path.with_name(f"{path.name}, {name}")
         tables_in_file[name] = TableInFile(keys, within, content.get("unit"))

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cornerwave.errors import LevelError, OutputExists, SourceError, SourceLost
+from cornerwave.errors import LevelError, OutputError, OutputExists, SourceError, SourceLost
 from cornerwave.ledger import Record
 from cornerwave.levels import Level, Privacy
 from cornerwave.outputs import check_parent, is_linked_copy, linked_files, metadata_of
@@ -24,7 +24,7 @@ from cornerwave.project._actions import (
     asked_facts,
     asked_words,
 )
-from cornerwave.project._project_file import StatedCopy
+from cornerwave.project._project_file import StatedCopy, StatedPlace
 from cornerwave.project._table_plan import TableOfProject
 from cornerwave.sources import Place, Progress, format_of, open_source
 from cornerwave.vault import Dataset, LinkedDataset, LinkedRelease, Release, write_all
@@ -44,19 +44,20 @@ class Lying:
     foreign: bool = False
 
 
-def lying_at(place: Place) -> Lying:
-    """Look at a place by what a copy there states about itself."""
-    if isinstance(place, Path) and not place.exists():
+def lying_at(at: StatedPlace, *, linked: bool) -> Lying:
+    """Look at a place by what a copy there, of one table or of `linked` ones, states of itself."""
+    if at.is_missing:
         return Lying()
     try:
-        if isinstance(place, Path) and is_linked_copy(place):
-            return Lying({table: each.stated for table, each in linked_files(place).items()})
-        stated = metadata_of(open_source(place))
+        if linked and (at.file is None or is_linked_copy(at.file)):
+            files = linked_files(at.file or str(at.place))
+            return Lying({table: each.stated for table, each in files.items()})
+        stated = metadata_of(open_source(at.place))
     except SourceLost:
         raise
-    except (SourceError, OSError):
+    except (SourceError, OutputError, OSError):
         # a store, or a database, states in the same way that there is nothing
-        return Lying(foreign=isinstance(place, Path))
+        return Lying(foreign=at.file is not None)
     return Lying(foreign=True) if stated is None else Lying({"": stated})
 
 
@@ -133,8 +134,8 @@ class CopyToMake:
     @property
     def dictionaries(self) -> list[Path]:
         """The files of its dictionary that lie on this machine."""
-        place = self.stated.out.place
-        if not self.stated.dictionary or not isinstance(place, Path):
+        place = self.stated.out.file
+        if not self.stated.dictionary or place is None:
             return []
         from cornerwave.dictionary import dictionary_places  # not on import: few copies have one
 
@@ -157,7 +158,8 @@ def copy_of(known: Dataset | LinkedDataset, stated: StatedCopy) -> CopyToMake:
         release = known.release_at(
             stated.to, stated.asked, raw=stated.raw, dictionary=stated.dictionary
         )
-    return CopyToMake(stated, release, lying_at(stated.out.place))
+    linked = isinstance(known, LinkedDataset)
+    return CopyToMake(stated, release, lying_at(stated.out, linked=linked))
 
 
 def plan_copies(table: TableOfProject, found: Findings) -> None:
@@ -166,8 +168,8 @@ def plan_copies(table: TableOfProject, found: Findings) -> None:
     levels = _Levels(table)
     for stated in table.stated.copies:
         with found.refusing(table.name):
-            if isinstance(stated.out.place, Path):
-                check_parent(stated.out.place)
+            if stated.out.file is not None:
+                check_parent(stated.out.file)
             if not levels.is_closed_at(stated):
                 levels.add(stated)
                 if (line := _line_of(table, stated)) is not None:
@@ -186,7 +188,7 @@ def _line_of(table: TableOfProject, stated: StatedCopy) -> PlanLine | None:
     """Return the line of a copy that is to be made; None if it is there and held."""
     mark, why = NEW, ""
     if table.registered is None:
-        if (lying := lying_at(stated.out.place)).foreign:
+        if (lying := lying_at(stated.out, linked=table.stated.is_linked)).foreign:
             raise OutputExists(f"{stated.out.written} is there and is no copy; move it away")
         replaces = lying.stated is not None
     else:
@@ -306,14 +308,14 @@ def _single(copies: Sequence[CopyToMake]) -> Iterator[tuple[Release, Place]]:
 
 def _write_dictionaries(copy: CopyToMake) -> None:
     """Write the dictionary of each table beside a copy."""
-    place = copy.stated.out.place
+    place, beside = copy.stated.out.place, copy.stated.out.file
     if not copy.stated.dictionary:
         return
     from cornerwave.dictionary import write_dictionary
 
     if isinstance(copy.release, Release):
         write_dictionary(place, force=True)
-    elif isinstance(place, Path):
-        for table, file in linked_files(place).items():
-            beside = place.with_name(f"{place.name}.{table}")
-            write_dictionary(file.path, force=True, beside=beside)
+    elif beside is not None:
+        for table, file in linked_files(beside).items():
+            near = beside.with_name(f"{beside.name}.{table}")
+            write_dictionary(file.path, force=True, beside=near)

@@ -40,7 +40,7 @@ from cornerwave.errors import LevelError, ProjectError, SourceError, nearest
 from cornerwave.kinds import Kind, ListOf, OneOf, TableOf, Text
 from cornerwave.levels import ADVERSARIES, LINEAR, Level, Privacy, asked_for
 from cornerwave.schema_file import InlineSchema, SchemaPlace, TomlTable, parsed_toml
-from cornerwave.sources import Place, place_of
+from cornerwave.sources import DatabaseAddress, Place, place_of
 
 FILE = "cornerwave.toml"
 """The usual name of a project file."""
@@ -130,9 +130,18 @@ class StatedPlace:
     written: str
 
     @property
+    def file(self) -> Path | None:
+        """The file or directory on this machine, if it is one, or a database in one."""
+        return (
+            self.place.file
+            if isinstance(self.place, DatabaseAddress)
+            else (self.place if isinstance(self.place, Path) else None)
+        )
+
+    @property
     def is_missing(self) -> bool:
-        """Whether it is a path on this machine where nothing lies."""
-        return isinstance(self.place, Path) and not self.place.exists()
+        """Whether it is on this machine, and nothing lies there."""
+        return self.file is not None and not self.file.exists()
 
 
 @dataclass(frozen=True)
@@ -311,6 +320,8 @@ class _TableReader:
         flags = {key: stated.get(key, False) for key in ("raw", "dictionary", "another")}
         to = self._recipient(stated["to"], where)
         out = self._at(stated["out"], where)
+        if flags["dictionary"] and isinstance(out.place, DatabaseAddress) and out.place.table:
+            raise ProjectError(f"{where}: a dictionary is a file beside a copy, and out is a table")
         return StatedCopy(to, _asked(stated, where), out, _finish(stated), **flags)
 
     def _grant(self, stated: TomlTable, where: str) -> StatedGrant:
