@@ -72,13 +72,14 @@ def _tell_all(lines: "Sequence[PlanLine]") -> None:
 
 
 def _print_as_json(plan: "Plan", *, dry_run: bool) -> None:
-    """Carry out a plan, and print it as JSON; one that cannot be done is printed, and refused."""
+    """Carry out a plan, and print it as JSON with what was done, also if something is refused."""
     from cornerwave.project import carry_out
 
-    if not plan.cannot:
-        carry_out(plan, lambda _line: None, progress, dry_run=dry_run)
-    print_json({**plan.to_json(), "done": not plan.cannot and not dry_run})
-    plan.check()
+    lines = list["PlanLine"]()
+    try:
+        carry_out(plan, lines.append, progress, dry_run=dry_run)
+    finally:
+        print_json(plan.to_json(() if dry_run else lines))
 
 
 def _ending(plan: "Plan", *, dry_run: bool) -> str:

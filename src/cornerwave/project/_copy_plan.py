@@ -24,7 +24,7 @@ from cornerwave.project._actions import (
     asked_facts,
     asked_words,
 )
-from cornerwave.project._project_file import StatedCopy, StatedPlace
+from cornerwave.project._project_file import StatedCopy, StatedPlace, is_there
 from cornerwave.project._table_plan import TableOfProject
 from cornerwave.sources import Place, Progress, format_of, open_source
 from cornerwave.vault import Dataset, LinkedDataset, LinkedRelease, Release, write_all
@@ -103,7 +103,7 @@ class CopyToMake:
     @property
     def is_explained(self) -> bool:
         """Whether the files of its dictionary are there, if it has one."""
-        return all(each.exists() for each in self.dictionaries)
+        return all(is_there(each) for each in self.dictionaries)
 
     @property
     def has_parts(self) -> bool:

@@ -7,7 +7,7 @@ killed is completed by the next, and one that has nothing to do does nothing.
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,11 +48,12 @@ class Plan:
                 "changed"
             )
 
-    def to_json(self) -> JsonObject:
-        """Return it for programs."""
+    def to_json(self, done: Sequence[PlanLine] = ()) -> JsonObject:
+        """Return it for programs; `done` are the lines of what was done."""
+        lines = [line for action in self.actions for line in action.lines]
         return {
             "project": self.name,
-            "actions": [line.to_json() for each in self.actions for line in each.lines],
+            "actions": [{**line.to_json(), "done": line in done} for line in lines],
             "stays": [line.to_json() for line in self.stays],
             "cannot": [line.to_json() for line in self.cannot],
         }
@@ -74,9 +75,10 @@ def plan_project(
     sharing, found = Sharing(vault), Findings()
     plan_recipients(file, sharing, found)
     tables = [TableOfProject(stated, vault, file.recipients) for stated in file.tables]
+    names = {dataset.name for dataset in vault.datasets()}
     for table in tables:
         refused = len(found.cannot)
-        plan_table(table, found, look=look, progress=progress)
+        plan_table(table, found, names, look=look, progress=progress)
         if len(found.cannot) == refused:  # else the rest would say it again
             plan_copies(table, found)
             plan_grants(table, sharing, found)

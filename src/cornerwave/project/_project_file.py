@@ -122,6 +122,14 @@ GRANT: Mapping[str, Kind | None] = {"to": _NAME, **_LEVEL, "until": _Moment(), *
 """The keys of each table of the file, and the kind of their values; None is a list of tables."""
 
 
+def is_there(path: Path) -> bool:
+    """Whether something lies at a path; at a name that no file can have, nothing does."""
+    try:
+        return path.exists()
+    except OSError:
+        return False
+
+
 @dataclass(frozen=True)
 class StatedPlace:
     """A place, and how the file names it."""
@@ -141,7 +149,7 @@ class StatedPlace:
     @property
     def is_missing(self) -> bool:
         """Whether it is on this machine, and nothing lies there."""
-        return self.file is not None and not self.file.exists()
+        return self.file is not None and not is_there(self.file)
 
 
 @dataclass(frozen=True)
@@ -211,7 +219,7 @@ class ProjectFile:
 
 def read_project(path: Path) -> ProjectFile:
     """Read a project file; a directory stands for the file FILE in it. Raises ProjectError."""
-    path = path / FILE if path.is_dir() else path
+    path = path / FILE if is_there(path) and path.is_dir() else path
     content, folder = parsed_toml(path, ProjectError), path.absolute().parent
     where = path.name
     _check(content, PROJECT, where)

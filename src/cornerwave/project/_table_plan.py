@@ -14,7 +14,7 @@ from cornerwave.columns import decide, listed, settled
 from cornerwave.editions import UPDATED, Edition
 from cornerwave.errors import spelled
 from cornerwave.project._actions import NEW, Action, Findings, PlanLine
-from cornerwave.project._project_file import StatedEdition, StatedPlace, StatedTable
+from cornerwave.project._project_file import StatedEdition, StatedPlace, StatedTable, is_there
 from cornerwave.schema_file import (
     InlineSchema,
     column_keys,
@@ -88,13 +88,20 @@ class TableOfProject:
             dataset.append(edition.at.place, progress=progress)
 
 
-def plan_table(table: TableOfProject, found: Findings, *, look: bool, progress: Progress) -> None:
+def plan_table(
+    table: TableOfProject,
+    found: Findings,
+    names: Collection[str],
+    *,
+    look: bool,
+    progress: Progress,
+) -> None:
     """Find what a table needs, and open what the vault has of it.
 
-    Unless `look`, rows are read only of tables that lie elsewhere than they did.
+    `names` are those of the vault's datasets. Unless `look`, rows are read only of tables that lie
+    elsewhere than they did.
     """
     stated, vault = table.stated, table.vault
-    names = {dataset.name for dataset in vault.datasets()}
     if schema_is_missing(stated):
         found.refuse(stated.name, f"there is no schema file {stated.schema}")
         return
@@ -115,7 +122,7 @@ def plan_table(table: TableOfProject, found: Findings, *, look: bool, progress: 
 
 def schema_is_missing(stated: StatedTable) -> bool:
     """Whether a table is to have the choices of a file that is not there."""
-    return isinstance(stated.schema, Path) and not stated.schema.is_file()
+    return isinstance(stated.schema, Path) and not is_there(stated.schema)
 
 
 def _plan_new(table: TableOfProject, found: Findings) -> None:

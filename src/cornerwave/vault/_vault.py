@@ -120,7 +120,11 @@ class Vault:
     def open(cls, path: str | Path = VAULT_NAME, *, key_file: str | Path | None = None) -> "Vault":
         """Open a vault. Raises VaultMissing, WrongKey or LedgerDamaged."""
         path = Path(path).absolute()
-        if not path.is_dir() or not any(path.iterdir()):
+        try:
+            is_empty = not path.is_dir() or not any(path.iterdir())
+        except OSError as error:
+            raise VaultError(f"{path} cannot be read: {error.strerror}") from None
+        if is_empty:
             raise VaultMissing(f"there is no vault in {path}; make one first", use=("init",))
         key = Key.read(Path(key_file) if key_file else path / KEY_FILE)
         remove_leftovers(path / WORK)
