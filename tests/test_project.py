@@ -28,6 +28,7 @@ from cornerwave.project._project_file import COPY, EDITION, GRANT, PROJECT, TABL
 from cornerwave.sources import silent
 from cornerwave.vault import Vault
 from tests.conftest import make_people
+from tests.test_persons import in_parts, slow_costs
 
 ROOT = Path(__file__).parents[1]
 
@@ -439,6 +440,31 @@ def test_an_updated_table_needs_no_earlier_files(project):
     (project / "new.csv").unlink()
     [line] = planned(project).cannot
     assert "there is no new.csv" in str(line)
+
+
+def test_the_same_privacy_may_take_more_noise_where_persons_have_more_rows(tmp_path):
+    first, more = in_parts(slow_costs(persons=300), 3, 9)
+    papq.write_table(first, tmp_path / "a.parquet")
+    (tmp_path / "cornerwave.toml").write_text(
+        'recipients = ["ann"]\n[[table]]\nname = "p"\nsource = "a.parquet"\n[table.schema]\n'
+        'unit = "patient"\norder = "keep"\nfew_rows = true\n[[table.schema.column]]\nname = "*"\n'
+        'do = "perturb"\n[[table.edition]]\nappend = "b*.parquet"\n[[table.copy]]\nto = "ann"\n'
+        'privacy = 0.5\nout = "ann.csv"\n[[table.grant]]\nto = "ann"\nprivacy = 0.5\n'
+    )
+    Vault.create(tmp_path / ".cornerwave")
+    assert len(bring(tmp_path)) == 4
+    before = opened(tmp_path).dataset("p").levels
+    papq.write_table(more, tmp_path / "b.parquet")
+    assert bring(tmp_path) == [
+        "+ append p: b.parquet, edition 2",
+        "~ release p to ann: privacy 0.5, ann.csv (in place of another copy)",
+        "~ grant p to ann: privacy 0.5",
+    ]
+    dataset = opened(tmp_path).dataset("p")
+    assert dataset.levels[-1] > before[-1]
+    [*_, grant] = Sharing(opened(tmp_path)).grants(dataset=dataset.id)
+    assert grant.spec.level == dataset.levels[-1]
+    assert bring(tmp_path) == []
 
 
 def test_a_linked_table_gets_an_edition(project):
