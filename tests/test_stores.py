@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import json
 import os
 import re
 import signal
@@ -48,6 +49,9 @@ def written(table, ending):
         papq.write_table(table, sink, row_group_size=300)
     elif ending == "arrow":
         paft.write_feather(table, sink, compression="uncompressed")
+    elif ending == "jsonl.gz":
+        lines = "".join(f"{json.dumps(row, default=str)}\n" for row in table.to_pylist())
+        return gzip.compress(lines.encode())
     else:
         pacsv.write_csv(table, sink)
     content = sink.getvalue()
@@ -69,7 +73,7 @@ def slowly(*values):
     return [pytest.param(value, marks=pytest.mark.slow) for value in values]
 
 
-ENDINGS = ["parquet", "arrow", "csv", "csv.gz", "csv.zip"]
+ENDINGS = ["parquet", "arrow", "csv", "csv.gz", "csv.zip", "jsonl.gz"]
 
 
 @pytest.mark.parametrize("ending", ENDINGS)

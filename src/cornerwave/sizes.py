@@ -43,6 +43,9 @@ STATEMENT_NAMES = 5_000
 CSV_BLOCK = 1 << 21
 """Bytes of text in a batch, and so the longest record; Arrow reads some 40 batches ahead."""
 
+JSON_BLOCK, JSON_LINE = 1 << 22, 1 << 24
+"""Bytes of JSON lines that are read at a time, about, and those of the longest line."""
+
 STATISTICS_CELLS, STATISTICS_ROWS = 1 << 19, 1 << 10
 """Cells of a statistics file that are read at a time, and the least number of rows."""
 

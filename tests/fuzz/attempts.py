@@ -124,6 +124,7 @@ KINDS: dict[str, Kind] = {
         _CSV,
         [[{CLEAN: "texts"}.get(word, word) for word in command] for command in SOURCE],
     ),
+    "json lines": ("people.jsonl", (mutants.bytes_of, mutants.lines_of), SOURCE),
     "workbook": ("people.xlsx", (mutants.bytes_of, mutants.sheet_of), _SPELLED),
     "spss source": ("people.sav", (mutants.bytes_of, mutants.words_of), _SPELLED),
     "stata source": ("people.dta", (mutants.bytes_of, mutants.words_of), _SPELLED),

@@ -4,6 +4,7 @@ import datetime
 import gzip
 import json
 import random
+import re
 import sqlite3
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
@@ -164,6 +165,41 @@ def text_of(path: Path, chance: random.Random) -> str:
             lines[at] = _with(lines[at], chance.randrange(9), chance.choice(_FIELDS))
         done.append(f"{what} in line {at}")
     path.write_bytes("\n".join(lines).encode("utf-8", "surrogatepass"))
+    return ", ".join(done)
+
+
+_CELLS = (
+    "null", "true", "1e999", "-0", "NaN", "Infinity", "007", "1.5", '"1.5"', '""', '"\\ud800"',
+    '"\\u0000"', "[]", "{}", '[1, {"a": []}]', '{"a": {"b": 1}, "a.b": 2}', '{"": 1}', "9" * 400,
+    '"2024-02-30"', "[" * 9_000, '{"a":' * 2_000,
+)  # fmt: skip
+
+
+def lines_of(path: Path, chance: random.Random) -> str:
+    """Change values, names and lines of a file of JSON lines."""
+    lines = path.read_text(encoding="utf-8").split("\n")
+    done = []
+    for _ in range(chance.choice((1, 1, 2, 5))):
+        at, what = chance.randrange(len(lines)), chance.randrange(6)
+        name, cell = chance.choice(list(people().column_names)), chance.choice(_CELLS)
+        if what == 0:
+            lines[at] = chance.choice(
+                ("", "null", "[]", "{}", '{"age": 1} {}', "\ufeff{}", "x" * 99)
+            )
+        elif what == 1:
+            lines = [line.replace(f'"{name}"', json.dumps(chance.choice(_NAMES))) for line in lines]
+        elif what == 2:
+            lines[at] = lines[at].replace("{", f'{{"more": {cell}, ', 1)
+        else:
+            changed = range(len(lines)) if what == 3 else [at]
+            for each in changed:
+                lines[each] = re.sub(
+                    rf'"{name}": ("[^"]*"|[^,}}]*)',
+                    lambda _, n=name, c=cell: f'"{n}": {c}',
+                    lines[each],
+                )
+        done.append(f"{what} of {name!r} in line {at}")
+    path.write_text("\n".join(lines), encoding="utf-8")
     return ", ".join(done)
 
 

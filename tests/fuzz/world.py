@@ -4,6 +4,7 @@ One row holds cells that must never be shown; so does the key file.
 """
 
 import datetime
+import json
 import zipfile
 from contextlib import chdir
 from pathlib import Path
@@ -221,12 +222,18 @@ def write_others(table: pa.Table, folder: Path) -> None:
     pyreadstat.write_dta(frame, folder / "people.dta", variable_value_labels=labels)
 
 
+def write_lines(table: pa.Table, path: Path) -> None:
+    """Write a table as JSON lines."""
+    path.write_text("".join(f"{json.dumps(row, default=str)}\n" for row in table.to_pylist()))
+
+
 def make_world(folder: Path) -> None:
     """Fill a folder: sources, a vault with two datasets, copies of both, the owner's files."""
     for format_ in FORMATS:
         write_table(people(), folder / f"people.{format_}")
     write_messy(people(), folder / "messy.csv")
     write_others(people(), folder)
+    write_lines(people(), folder / "people.jsonl")
     with zipfile.ZipFile(folder / "people.csv.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.write(folder / "people.csv", "people.csv")
     (folder / "texts").mkdir()

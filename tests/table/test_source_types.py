@@ -4,6 +4,7 @@
 """
 
 import datetime as dt
+import json
 import re
 import sqlite3
 import sys
@@ -63,7 +64,7 @@ COLUMNS = {
     ),
     f"the name `{STRANGE}`": ([1, 2], pa.int64(), "bigint", "BIGINT", "INTEGER"),
 }
-WAYS_IN = ("Parquet", "Arrow", "CSV", "PostgreSQL", "DuckDB", "SQLite")
+WAYS_IN = ("Parquet", "Arrow", "CSV", "JSON lines", "PostgreSQL", "DuckDB", "SQLite")
 WAYS_OUT = ("Parquet", "Arrow", "CSV", "PostgreSQL")
 
 
@@ -86,6 +87,11 @@ def written(way, folder, server):
         kinds = {what: kinds[2 + databases.index(way)] for what, kinds in COLUMNS.items()}
         kinds = {what: kind for what, kind in kinds.items() if kind is not None}
         return table_of(kinds), _in_database(table_of(kinds), way, kinds, folder, server), kinds
+    if way == "JSON lines":
+        path = folder / "types.jsonl"
+        rows = table_of(COLUMNS).to_pylist()
+        path.write_text("".join(f"{json.dumps(row, default=_json)}\n" for row in rows))
+        return table_of(COLUMNS), str(path), COLUMNS
     table, path = table_of(COLUMNS), folder / f"types.{way.lower()}"
     write = {"Parquet": papq.write_table, "Arrow": paft.write_feather, "CSV": pacsv.write_csv}
     write[way](table, path)
@@ -117,6 +123,15 @@ def _in_database(table, way, kinds, folder, server):
 def _sqlite(value):
     """SQLite has no dates: they are text."""
     return value.isoformat() if isinstance(value, dt.date | dt.time) else value
+
+
+def _json(value):
+    """JSON has neither dates nor decimals: they are text and numbers."""
+    if isinstance(value, Decimal):
+        return float(value)
+    if isinstance(value, dt.timedelta):
+        return value // dt.timedelta(microseconds=1)
+    return value.isoformat()
 
 
 def copied(way, folder, server):

@@ -399,7 +399,13 @@ def in_our_words() -> Iterator[None]:
 
 # --- sessions of our own, for the command line ------------------------------------------
 
-_READABLE = {".orc": "orc", ".json": "json", ".jsonl": "json", ".avro": "avro"}
+_READABLE = {
+    ".orc": "orc",
+    ".json": "json",
+    ".jsonl": "json",
+    ".ndjson": "json",
+    ".avro": "avro",
+}
 
 
 @contextmanager

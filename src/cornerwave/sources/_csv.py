@@ -137,7 +137,7 @@ class CsvFile:
         names = named(self.header)
         renamed = names != self.header
         try:
-            with _stream(self.path) as stream:
+            with text_stream(self.path) as stream:
                 yield from pacsv.open_csv(
                     stream,
                     read_options=pacsv.ReadOptions(
@@ -169,7 +169,7 @@ class CsvFile:
         try:
             with (
                 _unheard(),
-                _stream(self.path) as stream,
+                text_stream(self.path) as stream,
                 pacsv.open_csv(stream, read_options=reading, parse_options=lenient) as csv,
             ):
                 return tuple(csv.schema.names)
@@ -274,24 +274,24 @@ def named_by_folders(file: File, base: Any) -> dict[str, str | None]:
 def _encoding_of(paths: Sequence[File]) -> str:
     """Return the encoding of the first file that is not UTF-8."""
     for path in paths:
-        with _stream(path) as stream:
+        with text_stream(path) as stream:
             try:
-                for line in _lines(stream):
+                for line in buffered(stream):
                     line.decode(UTF_8)
             except UnicodeDecodeError:
                 break
-    with _stream(path) as stream:
-        return encoding_of_lines(_lines(stream), path.name)
+    with text_stream(path) as stream:
+        return encoding_of_lines(buffered(stream), path.name)
 
 
-def _lines(stream: Any) -> Iterator[bytes]:
-    """Yield lines; Arrow's own files cannot."""
-    return iter(io.BufferedReader(stream))
+def buffered(stream: Any) -> io.BufferedReader:
+    """Return a stream that yields lines; Arrow's own files cannot."""
+    return io.BufferedReader(stream)
 
 
 def _start(path: File) -> tuple[bytes, bool]:
     """Return the first bytes of a file, and whether they are all of it."""
-    with _stream(path) as stream:
+    with text_stream(path) as stream:
         sample = stream.read(SAMPLE_BYTES + 1)
     return sample[:SAMPLE_BYTES], len(sample) <= SAMPLE_BYTES
 
@@ -302,7 +302,7 @@ def _decoded(sample: bytes, encoding: str) -> str:
 
 
 @contextmanager
-def _stream(path: File) -> Iterator[IO[bytes]]:
+def text_stream(path: File) -> Iterator[IO[bytes]]:
     """Open the bytes of a file, also of one in a .gz or alone in a .zip."""
     if not path.name.lower().endswith(".zip"):
         packed = "gzip" if path.name.lower().endswith(".gz") else None

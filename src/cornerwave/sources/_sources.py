@@ -1,5 +1,5 @@
-"""Sources of rows: text (CSV and its kin), Parquet, Arrow/Feather, a workbook, a file of a
-statistics program, a directory of Parquet or of CSV, a frame; on disk or in a store.
+"""Sources of rows: text (CSV and its kin), JSON lines, Parquet, Arrow/Feather, a workbook, a file
+of a statistics program, a directory of Parquet or of CSV, a frame; on disk or in a store.
 
 Files are read in groups of a fixed number of rows, so that a table larger than memory
 needs little of it, and so that the rows of a group, and with them the bytes of a copy,
@@ -24,6 +24,7 @@ from cornerwave.columns import check_distinct, is_text
 from cornerwave.errors import ColumnError, OutputError, SourceError, nearest
 from cornerwave.sources._csv import CsvTable
 from cornerwave.sources._databases import METADATA_KEY, DatabaseTable
+from cornerwave.sources._json_lines import JSON_ENDINGS, JsonTable
 from cornerwave.sources._parquet import Batches, Types, batch_rows, open_parquet
 from cornerwave.sources._places import Address, DatabaseAddress, Place, place_of
 from cornerwave.sources._stat_files import SHEET_ENDINGS, STAT_ENDINGS, SheetTable, StatFile
@@ -254,6 +255,8 @@ def _open_files(
     reading = (reading or ReadingSettings()).only(_APPLY[kind])
     if kind == "text":
         return _of_text(place, CsvTable.open(files, types, reading, base))
+    if kind == "json":
+        return _of_text(place, JsonTable.open(file, types, reading))
     if kind in ("sheet", "stat"):
         if not isinstance(file, Path):
             raise SourceError(f"{place.name}: such a file is read from a disk; download it first")
@@ -279,13 +282,16 @@ def _open_other(path: Path, kind: str, types: Types | None, reading: ReadingSett
     return Source(schema, stat.read, path, notes=stat.notes, reading=stat.reading)
 
 
-SOURCE_ENDINGS = (*dict.fromkeys((*TEXT_ENDINGS, *FORMATS, *SHEET_ENDINGS, *STAT_ENDINGS)),)
+SOURCE_ENDINGS = (
+    *dict.fromkeys((*TEXT_ENDINGS, *JSON_ENDINGS, *FORMATS, *SHEET_ENDINGS, *STAT_ENDINGS)),
+)
 
 
 def kind_of(file: File) -> str:
     """Return what sort of source a file is, by its ending."""
     name = file.name.lower()
     for kind, endings in (
+        ("json", JSON_ENDINGS),
         ("text", (*TEXT_ENDINGS, ".zip")),
         ("sheet", SHEET_ENDINGS),
         ("stat", STAT_ENDINGS),
@@ -298,6 +304,7 @@ def kind_of(file: File) -> str:
 _SPELLINGS = ("decimal", "thousands", "date_format", "missing", "column_missing")
 _APPLY = {
     "text": ("delimiter", "encoding", *_SPELLINGS),
+    "json": ("date_format", "missing", "column_missing"),
     "sheet": (*_SPELLINGS, "sheet"),
     "stat": ("encoding", "missing", "column_missing"),
     "typed": (),
@@ -320,7 +327,7 @@ def _texts(files: Sequence[File]) -> list[File]:
     return [file for file in files if file.name.lower().endswith(TEXT_ENDINGS)]
 
 
-def _of_text(path: Path | Address, table: CsvTable | SheetTable) -> Source:
+def _of_text(path: Path | Address, table: CsvTable | SheetTable | JsonTable) -> Source:
     inferred = table.inferred
     return Source(
         pa.schema(list(inferred.types.items())),

@@ -210,7 +210,7 @@ NULL, TEXT = pa.null(), pa.string()
 INTEGER, LONG, FLOAT, BOOLEAN = pa.int64(), pa.decimal128(38, 0), pa.float64(), pa.bool_()
 TIME, FINE_TIME = pa.time32("s"), pa.time64("us")
 
-_NUMBERS = (INTEGER, LONG, FLOAT)
+NUMBERS = (INTEGER, LONG, FLOAT)
 _MOMENTS = (
     pa.date32(),
     *(pa.timestamp(unit, tz=zone) for unit in ("us", "ns") for zone in (None, "UTC")),
@@ -218,8 +218,8 @@ _MOMENTS = (
     FINE_TIME,
 )
 _DATES = (pa.date32(), pa.timestamp("us"), pa.timestamp("ns"))
-_NARROWEST_FIRST = (*_NUMBERS, BOOLEAN, *_MOMENTS)
-_IMPLIED = {INTEGER: _NUMBERS, LONG: (LONG, FLOAT)}
+_NARROWEST_FIRST = (*NUMBERS, BOOLEAN, *_MOMENTS)
+_IMPLIED = {INTEGER: NUMBERS, LONG: (LONG, FLOAT)}
 """What also fits a batch that one of these fits, without testing it."""
 
 _WHOLE = r"^-?(0|[1-9][0-9]*)$"
@@ -298,7 +298,7 @@ class TypeGuess:
         if kind == OTHER:
             self._take_any(text)
         elif count:
-            self._fit([FLOAT] if kind == DECIMAL else list(_NUMBERS))
+            self._fit([FLOAT] if kind == DECIMAL else list(NUMBERS))
             self._cells += count
             self._numbers += count
         return kind != OTHER
@@ -327,7 +327,7 @@ class TypeGuess:
 
     def _numbers_in(self, values: pa.Array) -> list[pa.DataType]:
         numbers = as_numbers(values, self._reading)
-        return [] if numbers is None else _fitting(numbers, _NUMBERS)
+        return [] if numbers is None else _fitting(numbers, NUMBERS)
 
     def _fit(self, fitting: Sequence[pa.DataType]) -> None:
         self._fitting = tuple(type_ for type_ in self._fitting if type_ in fitting)
@@ -335,7 +335,7 @@ class TypeGuess:
     def _count(self, values: pa.Array, fitting: list[pa.DataType]) -> None:
         self._cells += len(values)
         if fitting:
-            self._numbers += len(values) if fitting[0] in _NUMBERS else 0
+            self._numbers += len(values) if fitting[0] in NUMBERS else 0
             self._moments += len(values) if fitting[0] in _MOMENTS else 0
             return
         trimmed = trim(values)
