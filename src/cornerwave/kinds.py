@@ -31,16 +31,19 @@ class Kind:
 
 @dataclass(frozen=True)
 class Text(Kind):
-    """Text without control characters, or any text, of at least some letters."""
+    """Text without control characters, or any text, of at least and at most some letters."""
 
     allowed: str = "text"
     printable: bool = True
     least: int = 0
+    most: int | None = None
 
     def accepts(self, value: Any) -> bool:
         """Whether it is text."""
-        is_long = isinstance(value, str) and len(value) >= self.least
-        return is_long and (value.isprintable() or not self.printable)
+        if not isinstance(value, str) or len(value) < self.least:
+            return False
+        is_short = self.most is None or len(value) <= self.most
+        return is_short and (value.isprintable() or not self.printable)
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from typing import Any, cast
 from cornerwave.choices import (
     CATEGORY,
     DERIVED,
+    DESCRIPTION,
     KEPT,
     KEY,
     MARGINAL,
@@ -199,7 +200,9 @@ class ColumnMetadata:
     A category that was not retained was drawn from `base`, over `categories` values, `together`
     with other columns. A derived column `follows` another one of the copy, of a number with one
     value for each of the intervals between `limits`. `marks` are what is missing in the source,
-    `source` its name there, `about` a sentence for readers.
+    `source` its name there, `about` a sentence for readers. `description` is what the owner
+    states that a column means, and `codes` are the numbers that texts had in a file of a statistics
+    program, of which they were the labels.
     """
 
     role: str | None = stated(OneOf(*_ROLES))
@@ -237,6 +240,10 @@ class ColumnMetadata:
     follows: str | None = stated(_NAME)
     limits: tuple[float, ...] | None = stated(
         OrNull(ListOf(_FINITE, "ascending numbers", None, True))
+    )
+    description: str | None = stated(DESCRIPTION)
+    codes: Mapping[str, float] | None = stated(
+        OrNull(TableOf(_FINITE, "a number for each of some texts"))
     )
     about: str | None = stated(Text(printable=False))
 

@@ -71,6 +71,8 @@ COPY = (
     ("ledger", "people", "--against", "ann0.3.arrow", "--against", CLEAN),
     ("miner", CLEAN),
 )
+_FEW_PASSES = (("attack", CLEAN), ("ledger", "--against", CLEAN), COPY[6])
+"""For files that each pass reads in a process of its own."""
 VAULT = (
     ("ledger",),
     ("ledger", "--json"),
@@ -144,6 +146,9 @@ KINDS: dict[str, Kind] = {
     "csv.gz copy": ("ann0.3.csv.gz", (mutants.bytes_of, mutants.zipped), COPY),
     "parquet copy": ("ann0.3.parquet", (*_BINARY, mutants.inner_json), COPY),
     "arrow copy": ("ann0.3.arrow", (*_BINARY, mutants.inner_json), COPY),
+    "workbook copy": ("ann0.3.xlsx", (mutants.bytes_of, mutants.sheet_of), _FEW_PASSES),
+    "stata copy": ("ann0.3.dta", (mutants.bytes_of, mutants.words_of), _FEW_PASSES),
+    "spss copy": ("ann0.3.sav", (mutants.bytes_of, mutants.words_of), _FEW_PASSES),
     "metadata": (
         "ann0.3.csv.meta.json",
         (mutants.json_of, mutants.json_of, mutants.field_of, mutants.field_of, mutants.bytes_of),
@@ -184,6 +189,7 @@ KINDS: dict[str, Kind] = {
 COMPILED = (
     *("parquet source", "parquet folder", "arrow source", "parquet copy", "arrow copy"),
     *("workbook", "spss source", "stata source", "sas source"),
+    *("workbook copy", "stata copy", "spss copy"),
 )
 """Kinds that could crash the interpreter itself."""
 

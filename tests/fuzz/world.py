@@ -25,6 +25,7 @@ MARKED = 77
 """The row whose cells must never be shown."""
 CELLS = ("qanary", "48213.06", "48213,06", "48,213")
 FORMATS = ("csv", "csv.gz", "parquet", "arrow")
+PROGRAMS = ("xlsx", "dta", "sav")
 
 SCHEMA = """\
 min_count = 2
@@ -263,7 +264,7 @@ def make_world(folder: Path) -> None:
         asked = [(to, Level.of(privacy=p)) for to in ("ann", "bob") for p in (0.3, 0.8)]
         made = dataset.release_many(asked)
         names = [f"{to}{level.privacy:g}" for to, level in asked]
-        for format_ in FORMATS:
+        for format_ in (*FORMATS, *PROGRAMS):
             pairs = zip(made, names, strict=True)
             write_all([(copy, f"{name}.{format_}") for copy, name in pairs], threads=1)
         heads = "".join(f"{head}\t{name}\n" for name, head in vault.heads().items())

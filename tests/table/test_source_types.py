@@ -65,7 +65,10 @@ COLUMNS = {
     f"the name `{STRANGE}`": ([1, 2], pa.int64(), "bigint", "BIGINT", "INTEGER"),
 }
 WAYS_IN = ("Parquet", "Arrow", "CSV", "JSON lines", "PostgreSQL", "DuckDB", "SQLite")
-WAYS_OUT = ("Parquet", "Arrow", "CSV", "PostgreSQL")
+WAYS_OUT = ("Parquet", "Arrow", "CSV", "Excel", "Stata", "SPSS", "PostgreSQL")
+ENDINGS = {"Excel": "xlsx", "Stata": "dta", "SPSS": "sav"}
+STEPS = {"Excel": 1000, "SPSS": 2}
+"""Microseconds between two moments that are read back, where it is not one."""
 
 
 def table_of(chosen):
@@ -137,7 +140,9 @@ def _json(value):
 def copied(way, folder, server):
     """Write a copy; return it, its place and what is in it."""
     table = table_of(COLUMNS)
-    place = str(folder / f"copy.{way.lower()}")
+    place = str(folder / f"copy.{ENDINGS.get(way, way.lower())}")
+    if way in ("Stata", "SPSS"):
+        table = table.rename_columns(["v_" + re.sub(r"\W", "_", n) for n in table.column_names])
     if way == "PostgreSQL":
         place = f"{server}#copy"
     with copy_at(place_of(place), table.schema, CopyMetadata(), force=True) as copy:
@@ -147,27 +152,36 @@ def copied(way, folder, server):
     return table, place, COLUMNS
 
 
-def came_through(table, place, what):
+def came_through(table, place, what, way):
     """The types that columns have here; an error unless names and values are the same."""
     is_table = "#copy" in place
     source = open_source(place, reading=ReadingSettings(order_by=(KEY,)) if is_table else None)
     assert source.schema.names == table.schema.names
     found = pa.concat_tables(source.groups(source.schema.names, 100))
     types = {}
-    for each in what:
-        name = name_of(each)
+    for name, each in zip(table.schema.names[1:], what, strict=True):
         type_, wanted, unit = source.schema.field(name).type, table[name], ""
         if pa.types.is_duration(wanted.type) and pa.types.is_integer(type_):
             wanted, unit = wanted.cast(pa.int64()), " (microseconds)"  # all that text can say
-        assert found[name].to_pylist() == wanted.to_pylist(), (place, name)
-        types[each] = f"{plain_type(type_)}{unit}"
+        if pa.types.is_timestamp(wanted.type) and (step := STEPS.get(way)):
+            unit = f" ({step:,} µs)" if way == "SPSS" else " (milliseconds)"
+        if pa.types.is_timestamp(wanted.type) and wanted.type.tz and not type_.tz:
+            wanted = wanted.cast(pa.timestamp("us"))  # the moment in UTC
+        off = [
+            a != b if way not in STEPS or None in (a, b) or not isinstance(a, dt.datetime)
+            else abs(a - b) >= dt.timedelta(microseconds=STEPS[way])
+            for a, b in zip(found[name].to_pylist(), wanted.to_pylist(), strict=True)
+        ]  # fmt: skip
+        assert not any(off), (place, name)
+        types[each] = "refused" if name.startswith("v_a_") else f"{plain_type(type_)}{unit}"
     return types
 
 
 def made(folder, server, way_in):
     """One table: a line for each type, a column for each way."""
     ways = WAYS_IN if way_in else WAYS_OUT
-    found = [came_through(*(written if way_in else copied)(way, folder, server)) for way in ways]
+    make = written if way_in else copied
+    found = [came_through(*make(way, folder, server), way) for way in ways]
     lines = [f"| | {' | '.join(ways)} |", "|---" * (len(ways) + 1) + "|"]
     for what in COLUMNS:
         lines.append(f"| {what} | {' | '.join(types.get(what, '–') for types in found)} |")

@@ -286,19 +286,19 @@ class Aligned:
 def _opened_like(truth: Source, copy: Any) -> Source:
     """Open a copy, by the source's names.
 
-    Text in the source is text in a CSV copy too, even if it is all digits.
+    Text in the source is text in a copy whose file has no types too, even if it is all digits, and
+    a boolean is one, even if it is 0 or 1.
     """
     opened = by_source_names(open_source(copy), truth.schema.names)
     # codes such as 0815 stay texts
-    texts = {
-        field_.name: pa.string()
-        for field_ in opened.schema
-        if field_.name in truth.schema.names and is_text(truth.schema.field(field_.name).type)
-    }
-    if opened.path is None or all(opened.schema.field(name).type == t for name, t in texts.items()):
+    shared = [field_.name for field_ in opened.schema if field_.name in truth.schema.names]
+    found = {name: truth.schema.field(name).type for name in shared}
+    fixed = {name: pa.string() for name, type_ in found.items() if is_text(type_)}
+    fixed |= {name: type_ for name, type_ in found.items() if pa.types.is_boolean(type_)}
+    if opened.path is None or all(opened.schema.field(name).type == t for name, t in fixed.items()):
         return opened
     fields = zip(open_source(copy).schema.names, opened.schema, strict=True)
-    types = {name: texts.get(field_.name, field_.type) for name, field_ in fields}
+    types = {name: fixed.get(field_.name, field_.type) for name, field_ in fields}
     return by_source_names(open_source(copy, types, opened.reading), truth.schema.names)
 
 

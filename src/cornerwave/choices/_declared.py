@@ -65,6 +65,8 @@ _TRANSFORM = OneOf(*TRANSFORMS)
 _ORDER = OneOf(*ORDERS)
 _GROUPS = ListOf(ListOf(Text(printable=False), ""), 'lists of names, as in [["a", "b"]]')
 _NOT_EMPTY = Text("a text that is not empty", printable=False, least=1)
+DESCRIPTION = Text("one line of text, at most 1,000 characters", least=1, most=1000)
+"""What a column means, in the owner's words."""
 _ALL_ROLES = (PERTURBED, CATEGORY, KEY, UNIT, KEPT, DERIVED)
 
 

@@ -52,7 +52,8 @@ def release(
         list[str] | None,
         typer.Option(
             metavar="FILE",
-            help="Output file (.csv, .csv.gz, .parquet, .arrow), a path or an address, or "
+            help="Output file (.csv, .csv.gz, .parquet, .arrow, .xlsx, .dta, .sav), a path or an "
+            "address, or "
             "postgresql://...#TABLE, one per --to; or a directory. Linked tables: a .zip of CSV "
             "files, .duckdb, a new directory of .parquet files, or postgresql://...#SCHEMA.",
         ),

@@ -166,7 +166,9 @@ def fetch(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Output file (.csv, .csv.gz, .parquet, .arrow)."),
+        typer.Option(
+            metavar="FILE", help="Output file (.csv, .csv.gz, .parquet, .arrow, .xlsx, .dta, .sav)."
+        ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
 ) -> None:

@@ -25,7 +25,7 @@ from cornerwave.columns import KNOTS, SameSpread, is_number, type_named
 from cornerwave.errors import BiasWarning, ColumnError, LevelError, SourceError, warn
 from cornerwave.levels import THOUSANDTHS, Level
 from cornerwave.outputs import metadata_of, read_metadata
-from cornerwave.sources import Address, Source, open_source, place_of
+from cornerwave.sources import Address, Source, kind_of, open_source, place_of
 from cornerwave.spec import ColumnMetadata, CopyMetadata
 
 LOG1P, RANK = "log1p", "rank"
@@ -97,8 +97,8 @@ def open_copy(
         stated = read_metadata(path)  # of a file, or of a folder of them
     else:
         stated = None
-    is_csv = path is not None and path.name.lower().endswith((".csv", ".csv.gz"))
-    source = open_source(what, _csv_types(stated) if is_csv and stated else None)
+    is_untyped = isinstance(path, Path | Address) and kind_of(Path(path.name)) != "typed"
+    source = open_source(what, _types(stated) if is_untyped and stated else None)
     if stated is None:
         stated = metadata_of(source)
     if stated is not None and stated.rows is not None and not subset:
@@ -253,14 +253,17 @@ def unit_of(source: Source, metadata: CopyMetadata | None) -> str | None:
     return shown.get(metadata.unit)
 
 
-def _csv_types(metadata: CopyMetadata) -> dict[str, pa.DataType] | None:
-    """Return the types of a CSV copy's columns; None if any of them is not in the metadata."""
-    types = {name: _csv_type(known) for name, known in metadata.columns.items()}
+def _types(metadata: CopyMetadata) -> dict[str, pa.DataType] | None:
+    """Return the types of the columns of a copy whose file states none, such as a CSV.
+
+    None if any of them is not in the metadata.
+    """
+    types = {name: _type(known) for name, known in metadata.columns.items()}
     readable = {name: type_ for name, type_ in types.items() if type_ is not None}
     return readable if readable and len(readable) == len(types) else None
 
 
-def _csv_type(known: ColumnMetadata) -> pa.DataType | None:
+def _type(known: ColumnMetadata) -> pa.DataType | None:
     if known.type is None:
         return None
     if known.role == PERTURBED and not known.rounded:

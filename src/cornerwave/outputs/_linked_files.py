@@ -34,7 +34,7 @@ from cornerwave.sources import (
 from cornerwave.spec import CopyMetadata
 
 ZIP, DUCKDB = ".zip", ".duckdb"
-_ENDINGS = (".parquet", ".csv", ".csv.gz", ".arrow")
+_ENDINGS = (".parquet", ".csv", ".csv.gz", ".arrow", ".xlsx", ".dta", ".sav")
 _AT = (1980, 1, 1, 0, 0, 0)
 """The time of files in an archive: bytes depend on the copy alone."""
 

@@ -20,7 +20,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as papq
@@ -28,9 +28,11 @@ import pyarrow.parquet as papq
 from cornerwave import sizes
 from cornerwave.errors import OutputError, OutputExists, SourceError
 from cornerwave.outputs._destination import RowDestination, Sink, Written, exists, writing
-from cornerwave.outputs._formats import writer_of, written_schema
+from cornerwave.outputs._formats import Writer, writer_of, written_schema
+from cornerwave.outputs._stat_copies import STAT_COPIES, StatCopy
 from cornerwave.outputs._table_copies import TableCopy
 from cornerwave.outputs._uploads import digest_at, is_stored, remove, upload_to
+from cornerwave.outputs._workbook import MOST_ROWS, Workbook, too_many
 from cornerwave.sources import (
     METADATA_KEY,
     Address,
@@ -80,7 +82,9 @@ def copy_at(
 
 @dataclass(eq=False, repr=False)
 class CopyFile(RowDestination):
-    """A copy as a file in the `format` of its ending; the metadata of a CSV lie beside it."""
+    """A copy as a file in the `format` of its ending; those of
+    Parquet and Arrow state their metadata, those of all others lie beside it.
+    """
 
     place: Path | Address
 
@@ -88,7 +92,7 @@ class CopyFile(RowDestination):
         self.format = format_of(self.place)
         self._columns = stating(written_schema(self.format, self.schema), self.metadata)
         text = json.dumps(self.metadata.to_json(), indent=2) + "\n"
-        self._beside = text.encode() if self.format.startswith("csv") else None
+        self._beside = None if self.format in ("parquet", "arrow") else text.encode()
         self._sink: Sink | None = None
         self._writer: Any = None
 
@@ -98,6 +102,10 @@ class CopyFile(RowDestination):
         A file that states the same may be the same copy: `finish` compares the bytes.
         """
         check_place(self.place, force=True)
+        if self.format == "xlsx" and (self.metadata.rows or 0) > MOST_ROWS:
+            raise OutputError(too_many(self.metadata.rows or 0))
+        if self.format in STAT_COPIES:
+            STAT_COPIES[self.format].check(self.schema.names)
         if self.force:
             return
         if _is_there(self.place):
@@ -120,7 +128,14 @@ class CopyFile(RowDestination):
         """Begin."""
         with writing(self.place):
             self._sink = _sink_at(self.place)
-            self._writer = writer_of(self.format, self._sink.file, self._columns)
+            self._writer = self._new_writer(self._sink.file)
+
+    def _new_writer(self, file: BinaryIO) -> Writer:
+        if self.format == "xlsx":
+            return Workbook(file, self._columns)
+        if self.format in STAT_COPIES:
+            return STAT_COPIES[self.format](file, self._columns, self.metadata)
+        return writer_of(self.format, file, self._columns)
 
     def encode(self, group: pa.Table) -> Any:
         """Return a group of rows as it will be written; threads may do so side by side."""
@@ -168,6 +183,8 @@ class CopyFile(RowDestination):
 
     def discard(self) -> None:
         """Leave no trace of a copy that was not published."""
+        if isinstance(self._writer, Workbook | StatCopy):
+            self._writer.discard()
         if self._sink is not None:
             with suppress(Exception):  # a store may be away
                 self._sink.abort()

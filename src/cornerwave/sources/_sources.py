@@ -39,6 +39,9 @@ FORMATS = {
     ".arrow": "arrow",
     ".feather": "arrow",
     ".ipc": "arrow",
+    ".xlsx": "xlsx",
+    ".dta": "dta",
+    ".sav": "sav",
 }
 """The endings of file names, and the format that each names."""
 

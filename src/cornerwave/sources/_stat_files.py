@@ -348,7 +348,7 @@ def _sheet_text(cell: Any) -> str | None:
     if isinstance(cell, bool):
         return str(cell).lower()
     if isinstance(cell, float):
-        return str(int(cell)) if cell.is_integer() and abs(cell) < 1e15 else repr(cell)
+        return str(int(cell)) if cell.is_integer() and abs(cell) <= MOST_WHOLE else repr(cell)
     if isinstance(cell, dt.datetime):
         return cell.isoformat(" ")
     if isinstance(cell, dt.timedelta):

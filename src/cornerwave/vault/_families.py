@@ -471,9 +471,9 @@ class LinkedRelease:
         """Write the copy to a new folder, or to a .zip of CSV files or a .duckdb file.
 
         In PostgreSQL it is a schema, postgresql://HOST/DATABASE#SCHEMA. The files of a folder have
-        the `format` parquet (if none is given), csv, csv.gz or arrow. By `force` a copy that is
-        there is replaced in one step. Raises OutputExists unless `force`, SourceChanged if a table
-        is not the registered one; then nothing appears.
+        the `format` parquet (if none is given), csv, csv.gz, arrow, xlsx, dta or sav. By
+        `force` a copy that is there is replaced in one step. Raises OutputExists unless
+        `force`, SourceChanged if a table is not the registered one; then nothing appears.
         """
         format = format or (self.format if self.kind == FOLDER else None) or "parquet"
         return write_linked(self.tables, path, format=format, force=force, progress=progress)

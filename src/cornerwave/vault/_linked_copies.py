@@ -19,7 +19,7 @@ from cornerwave.spec import CopySpec, PartOf
 from cornerwave.vault._dataset import hold_all
 from cornerwave.vault._release import Release, check_places, made_at, make_all
 
-FORMATS = ("parquet", "csv", "csv.gz", "arrow")
+FORMATS = ("parquet", "csv", "csv.gz", "arrow", "xlsx", "dta", "sav")
 META = ".meta.json"
 FOLDER, SCHEMA = "folder", "schema"
 """The kinds of places, as the ledger calls them: others have the name of their ending."""

@@ -74,7 +74,8 @@ class Release:
         threads: int | None = None,
         progress: Progress = silent,
     ) -> Place:
-        """Write the copy to a file; its ending (csv, csv.gz, parquet, arrow) decides how.
+        """Write the copy to a file; its ending (csv, csv.gz, parquet, arrow, xlsx, dta, sav)
+        decides how.
 
         A file has a path, or an address in a store such as s3://BUCKET/FILE.
 
