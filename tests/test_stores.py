@@ -30,6 +30,7 @@ from cornerwave.errors import (
 )
 from cornerwave.outputs import CopyFile, _uploads, read_metadata
 from cornerwave.sources import _stores, open_source, place_of
+from cornerwave.spec import CopyMetadata
 from tests import stores
 from tests.conftest import ledger_lines, make_people
 
@@ -449,3 +450,18 @@ def test_a_killed_upload_shows_nothing_and_the_next_one_clears_it_away(dataset, 
     dataset.release(to="a", privacy=0.5).write(bucket.address("copy.parquet"))
     assert bucket.keys() == ["copy.parquet", "in/people.parquet"]
     assert bucket.uploads() == []  # moto says that every upload began in 2010
+
+
+@pytest.mark.parametrize("ending", ["xlsx", "dta", "sav"])
+def test_files_of_programs_have_the_same_bytes_in_a_store(bucket, tmp_path, at_a_time, ending):
+    """Though nobody can go back in an upload, and it is sent in parts."""
+    at_a_time(UPLOAD_PART=1 << 23)
+    table = PEOPLE.select(["id", *COLUMNS])
+    for place in (tmp_path / f"a.{ending}", bucket.address(f"a.{ending}")):
+        with CopyFile(place_of(place), table.schema, CopyMetadata()) as copy:
+            copy.write(table.slice(0, 500))
+            copy.write(table.slice(500))
+            copy.finish()
+            copy.publish()
+    assert bucket.get(f"a.{ending}") == (tmp_path / f"a.{ending}").read_bytes()
+    assert bucket.keys() == [f"a.{ending}", f"a.{ending}.meta.json"]

@@ -37,6 +37,7 @@ class ColumnNote:
     """What a recipient should know of a column; a text is empty where it does not apply."""
 
     column: str
+    description: str
     role: str
     what: str
     type: str
@@ -127,6 +128,7 @@ def _entry(
     step = about.rounded
     return ColumnNote(
         column=name,
+        description=about.description or "",
         role=about.role or "",
         what=what(about),
         type=about.type or "",
@@ -397,11 +399,15 @@ def dictionary_document(made: DataDictionary) -> doc.Document:
 
 
 def _columns(entries: Sequence[ColumnNote]) -> doc.Section:
+    header = ["column", "what it is", "type of the original", "noise", "range", "missing values"]
     rows = [
-        (e.column, e.what, e.type, e.noise or "none", _range(e), e.missing or "as in the original")
+        [e.column, e.what, e.type, e.noise or "none", _range(e), e.missing or "as in the original"]
         for e in entries
     ]
-    header = ("column", "what it is", "type of the original", "noise", "range", "missing values")
+    if any(entry.description for entry in entries):
+        header.insert(1, "what it means")
+        for row, entry in zip(rows, entries, strict=True):
+            row.insert(1, entry.description or "–")
     return doc.Section("Columns", [doc.DataTable(header, rows)])
 
 

@@ -102,6 +102,7 @@ class CopySpec:
             "spread": {
                 name: [spread.centre, spread.factor] for name, spread in self.finish.spread.items()
             },
+            **({"descriptions": dict(d)} if (d := self.finish.descriptions) else {}),
             "format": self.format,
             "dictionary": self.dictionary,
             "edition": self.edition,
@@ -119,7 +120,15 @@ class CopySpec:
         spread = {name: SameSpread(*pair) for name, pair in kept.get("spread", {}).items()}
         return cls(
             level=Level(LATTICE[kept["level"] - 1]),
-            finish=Finish(frozenset(kept["round"]), clip, types, names, decimals, spread),
+            finish=Finish(
+                frozenset(kept["round"]),
+                clip,
+                types,
+                names,
+                decimals,
+                spread,
+                kept.get("descriptions", {}),
+            ),
             edition=kept.get("edition"),
             batch=kept.get("batch"),
             format=kept.get("format"),

@@ -40,6 +40,7 @@ hidden = true
 [[column]]
 name = "age"
 do = "perturb"
+description = "Age in years"
 hide_missing = false
 
 [[column]]

@@ -344,6 +344,17 @@ class Choices:
         label="Name in copies",
         looks=True,
     )
+    describe: Mapping[str, str] = declared(
+        "State what a column means; copies carry it, so it must not name people or hold a cell",
+        VALUES,
+        kind=DESCRIPTION,
+        key="description",
+        value="Age in years",
+        roles=_ALL_ROLES,
+        metavar="COLUMN=TEXT",
+        label="Description, released with copies",
+        looks=True,
+    )
 
     @classmethod
     def of(cls, **given: Unpack["ChoiceArguments"]) -> "Choices":
@@ -457,6 +468,7 @@ class ChoiceArguments(TypedDict, total=False):
     clip: Mapping[str, tuple[Any, Any]] | None
     decimals: Mapping[str, int] | None
     released_as: Mapping[str, str] | None
+    describe: Mapping[str, str] | None
 
 
 def bound_of(written: str) -> float | date | None:

@@ -9,6 +9,7 @@ import typer
 from cornerwave.cli._options import (
     AgainstOption,
     ClipOption,
+    DescribeOption,
     EngineOption,
     MasterOption,
     RoundOption,
@@ -16,6 +17,7 @@ from cornerwave.cli._options import (
     VaultOption,
     bounds_of,
     cluster,
+    descriptions_of,
     named_sources,
     open_vault,
     read_by,
@@ -66,6 +68,7 @@ def release(
     ] = None,
     round_: RoundOption = None,
     clip: ClipOption = None,
+    describe: DescribeOption = None,
     dictionary: Annotated[
         bool,
         typer.Option("--dictionary", help="Write a data dictionary beside each copy: HTML, CSV."),
@@ -102,7 +105,9 @@ def release(
     from cornerwave.columns import Finish
     from cornerwave.vault import write_all, write_all_spark
 
-    finish = Finish(frozenset(round_ or ()), bounds_of(clip))
+    finish = Finish(
+        frozenset(round_ or ()), bounds_of(clip), descriptions=descriptions_of(describe)
+    )
     opened = open_vault(vault)
     ending = "zip" if (is_linked := opened.has_linked(name)) else "parquet"
     on_cluster = engine == "spark"
@@ -142,10 +147,10 @@ def release(
 
 def _check_linked(finish: "Finish", edition: int | None, batch: int | None, engine: str) -> None:
     """Raise OutputError for what a copy of linked tables cannot have."""
-    if finish.round or finish.clip or edition or batch or engine != "local":
+    if finish != Finish() or edition or batch or engine != "local":
         raise OutputError(
-            "linked tables are released whole: --round, --clip, --edition, --batch and --engine "
-            "are for one table; release it by its own name, as in clinic.visits"
+            "linked tables are released whole: --round, --clip, --describe, --edition, --batch and "
+            "--engine are for one table; release it by its own name, as in clinic.visits"
         )
 
 

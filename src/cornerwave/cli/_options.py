@@ -13,6 +13,7 @@ from cornerwave.choices import (
     COLUMN,
     COLUMNS,
     DECLARED,
+    DESCRIPTION,
     SETTINGS,
     TABLE,
     Bounds,
@@ -173,6 +174,7 @@ def _type_of(choice: Choice) -> Any:
 
 RoundOption = Annotated[list[str] | None, option_of(DECLARED["round"])]
 ClipOption = Annotated[list[str] | None, option_of(DECLARED["clip"])]
+DescribeOption = Annotated[list[str] | None, option_of(DECLARED["describe"])]
 
 
 def expanded(command: Callable[..., None]) -> Callable[..., None]:
@@ -243,7 +245,8 @@ def _parsed(choice: Choice, given: Any) -> Any:
         return given
     if isinstance(choice.kind, Bounds):
         return bounds_of(given)
-    pairs = (pair(text, f"{flag} {choice.metavar}") for text in given)
+    first = choice.kind is DESCRIPTION  # which may hold a =
+    pairs = (pair(text, f"{flag} {choice.metavar}", first=first) for text in given)
     values = by_column(((name, choice.kind.of_text(text)) for name, text in pairs), flag)
     for name, value in values.items():
         choice.check(value, f"{name!r}: ", flag)
@@ -259,9 +262,9 @@ def reading_of(given: Mapping[str, object]) -> ReadingSettings:
     return ReadingSettings.of(**stated)
 
 
-def pair(text: str, example: str) -> tuple[str, str]:
-    """Split COLUMN=VALUE."""
-    name, separator, value = text.rpartition("=")
+def pair(text: str, example: str, *, first: bool = False) -> tuple[str, str]:
+    """Split COLUMN=VALUE, at the last = or at the first."""
+    name, separator, value = text.partition("=") if first else text.rpartition("=")
     if not separator or not name:
         raise ColumnError(f"{text!r} is invalid; write {example}")
     return name, value
@@ -282,6 +285,12 @@ def by_column(pairs: Iterable[tuple[str, Value]], option: str) -> dict[str, Valu
             raise ColumnError(f"{option} names {name!r} more than once; give it once")
         values[name] = value
     return values
+
+
+def descriptions_of(given: list[str] | None) -> dict[str, str]:
+    """Return the description of each column. Raises ColumnError."""
+    described: dict[str, str] = _parsed(DECLARED["describe"], given or [])
+    return described
 
 
 def bounds_of(clip: list[str] | None) -> dict[str, tuple[Any, Any]]:

@@ -183,6 +183,9 @@ def _registered(dataset: "Dataset", done: str) -> Iterator[str]:
             yield f"  {what} in copies: {', '.join(map(spelled, sorted(columns_)))}"
     for column, called in looks.names.items():
         yield f"  called {spelled(called)} in copies: {spelled(column)}"
+    if looks.descriptions:
+        described = ", ".join(map(spelled, looks.descriptions))
+        yield f"  described in copies, in your words: {described}"
     if len(dataset.entry.unrelated) > _siblings(dataset):
         yield "  not compared with datasets that you declared unrelated: if they share values,"
         yield "  recipients of both can average the noise"

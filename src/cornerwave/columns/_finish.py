@@ -33,6 +33,7 @@ import numpy as np
 import pyarrow as pa
 
 from cornerwave.arrays import Floats
+from cornerwave.choices import DECLARED
 from cornerwave.columns._schema import Column, Schema, listed
 from cornerwave.columns._types import (
     DAY,
@@ -169,7 +170,8 @@ class Finish:
     A rounded column has its source's type, or the one in `types`; one of floats with so many
     `decimals` stays one of floats. `names` are what columns are
     called in the copy, of those that have another name there. Columns in `spread` vary as much as
-    those of the table; bounds are those of what is released.
+    those of the table; bounds are those of what is released. `descriptions` are what the owner
+    states that columns mean: metadata carry them.
     """
 
     round: frozenset[str] = frozenset()
@@ -178,6 +180,7 @@ class Finish:
     names: Mapping[str, str] = field(default_factory=dict)
     decimals: Mapping[str, int] = field(default_factory=dict)
     spread: AsLeft = field(default_factory=dict)
+    descriptions: Mapping[str, str] = field(default_factory=dict)
 
     def name_of(self, column: str) -> str:
         """Return what a column is called in the copy."""
@@ -200,6 +203,7 @@ class Finish:
         columns = [schema.column(name) for name in named]
         for column in columns:
             self._check_bounds(column)
+        self._check_descriptions([column.name for column in schema.shown])
         floats = [c.name for c in columns if pa.types.is_floating(type_named(c.type))]
         if wrong := [n for n in self.decimals if n not in floats or n in self.types]:
             raise ColumnError(
@@ -213,6 +217,15 @@ class Finish:
                 f"{listed(idle)}: floats in the source, so rounding does not change them",
                 stacklevel=3,
             )
+
+    def _check_descriptions(self, shown: Sequence[str]) -> None:
+        for name, text in self.descriptions.items():
+            if name not in shown:
+                raise ColumnError(
+                    f"{name!r} is not a column of copies, so it has no description there; they "
+                    f"have {listed(shown)}"
+                )
+            DECLARED["describe"].check(text, f"{name!r}: ")
 
     def _check_bounds(self, column: Column) -> None:
         name, type_ = column.name, type_named(self.types.get(column.name, column.type))
@@ -351,6 +364,7 @@ def chosen_in(schema: Schema) -> Finish:
         types=types,
         names={c.name: c.released_as for c in schema.columns if c.released_as},
         decimals={c.name: c.decimals for c in schema.columns if c.decimals is not None},
+        descriptions={c.name: c.describe for c in schema.shown if c.describe},
     )
 
 

@@ -57,7 +57,8 @@ class Column:
     `shown` if it is in the copies; `declared` if the owner called it a category. The last six
     are what copies look like, and no noise depends on them: whether a number is rounded (None:
     where a miner loses nothing by it), its bounds, type, decimals and name, and whether a key or
-    unit leaves as it is instead of as a pseudonym. A derived column `follows` another one.
+    unit leaves as it is instead of as a pseudonym; what it means, in the owner's words, is one too.
+    A derived column `follows` another one.
     """
 
     name: str
@@ -76,6 +77,7 @@ class Column:
     released_as: str | None = None
     as_is: bool = False
     follows: str | None = None
+    describe: str | None = None
 
     @property
     def uniform(self) -> bool:

@@ -54,7 +54,8 @@ class ColumnReport:
     number to be perturbed of which no sampled value is negative. `marks` represent missing values
     in this column, if it has its own, in `marked` cells if they were found; `code` is a number
     that may, and the sampled cells that hold it; `is_dated` is true of text that spells dates;
-    `scale` is that of a number to be perturbed, if its values show which.
+    `scale` is that of a number to be perturbed, if its values show which; `description` is what
+    the file states that it means.
     """
 
     name: str
@@ -71,6 +72,7 @@ class ColumnReport:
     code: tuple[int, int] | None = None
     is_dated: bool = False
     scale: DraftedScale | None = None
+    description: str | None = None
 
     @property
     def is_ranked(self) -> bool:
@@ -98,6 +100,7 @@ class Columns:
 
     def __init__(self, source: Source) -> None:
         self._schema, self._notes = source.schema, source.notes
+        self._descriptions = source.descriptions
         marks = source.reading.column_missing if source.reading else None
         self._marks, self._marked = dict(marks or ()), source.markers
         self._shared = (source.reading.missing if source.reading else None) or ()
@@ -195,6 +198,7 @@ class Columns:
                 reasons.insert(0, recognised.reason)
             yield ColumnReport(
                 name=part.name,
+                description=self._descriptions.get(part.name),
                 type=str(part.type),
                 do=do,
                 distinct=min(distinct.number, present),

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cornerwave.arrays import Flags, Floats, Ints
-from cornerwave.choices import DECIDE, DECLARED, DOES, toml_comment, toml_text
+from cornerwave.choices import DECIDE, DECLARED, DOES, DROPPED, toml_comment, toml_text
 from cornerwave.columns import LEAST_ROWS, SAFE_ROWS, listed, to_floats
 from cornerwave.errors import ColumnError
 from cornerwave.inspection._columns import RARE, ColumnReport
@@ -104,7 +104,7 @@ def alike(columns: Sequence[ColumnReport]) -> list[list[ColumnReport]]:
         stem: group
         for stem, group in stems.items()
         if stem and len(group) >= ALIKE
-        if len({(r.do, r.type, r.marks, r.is_ranked, r.is_whole, r.decimals) for r in group}) == 1
+        if len({_decided(r) for r in group}) == 1
         if group[0].do != DECIDE
     }
     # A wildcard must not take a column from another one.
@@ -119,6 +119,14 @@ def alike(columns: Sequence[ColumnReport]) -> list[list[ColumnReport]]:
         stem = many.get(report.name)
         groups[stem if stem in clear else f"*{place}"].append(report)
     return list(groups.values())
+
+
+def _decided(report: ColumnReport) -> tuple[object, ...]:
+    """Return what columns have in common that share an entry."""
+    return (
+        *(report.do, report.type, report.marks, report.is_ranked, report.is_whole),
+        *(report.decimals, report.description),
+    )
 
 
 def _stem(name: str) -> str:
@@ -137,6 +145,10 @@ def _entry(
     yield f"[[{in_table(within)}column]]"
     yield f"name = {toml_text(name)}" + (f"    # {len(same)} columns" if several else "")
     yield f"do = {toml_text(first.do)}    # {', '.join(DOES.values())}"
+    if first.description is not None and first.do != DOES[DROPPED]:
+        told = "released with copies: it must not name people"
+        undecided = "# " if first.do == DECIDE else ""
+        yield undecided + _line("describe", first.description, told)
     if hides:
         yield _line("hide_missing")
     yield f"# {toml_comment(first.type)}, {_distinct(same)}, {_missing(same)} missing"

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from cornerwave import document as doc
+from cornerwave.columns import chosen_in
 from cornerwave.document import GOOD, count
 from cornerwave.documents import is_page, page
 from cornerwave.errors import OutputError, discreet
@@ -79,8 +80,19 @@ def report_document(
     with discreet():
         copies = copies_of(dataset, progress)
         if external:
-            return external_document(dataset.name, copies)
-        return owner_document(dataset.name, copies, look_behind(dataset, copies))
+            document = external_document(dataset.name, copies)
+        else:
+            document = owner_document(dataset.name, copies, look_behind(dataset, copies))
+    *sections, notes = document.sections
+    return replace(document, sections=(*sections, *_meanings(dataset), notes))
+
+
+def _meanings(dataset: Dataset) -> list[doc.Section]:
+    """Return what the owner states that columns mean: their copies state it too."""
+    stated = chosen_in(dataset.frozen.schema)
+    rows = [(stated.name_of(name), text) for name, text in stated.descriptions.items()]
+    table = doc.DataTable(("column", "what it means"), rows)
+    return [doc.Section("What columns mean", [table])] if rows else []
 
 
 def owner_document(name: str, copies: Copies, original: Original) -> doc.Document:

@@ -81,9 +81,10 @@ class Source:
     `path` is where it lies (None for a frame in memory), `frame_kind` the library that a copy
     goes back to; `notes` state what is odd about a column, by its name, and `remarks` about the
     file. `reading` is how its cells are spelled; `markers` are, by column, cells that may be marks
-    for missing values, and how often they occur. `first` is the position of its first row, if it
-    is a part of a table; `parts` are the sources that it reads one after the other. `rows` is how
-    many it has, where that is known before they are read.
+    for missing values, and how often they occur. `descriptions` are what the file states that
+    columns mean, `codes` the numbers whose labels the texts of a column are. `first` is the
+    position of its first row, if it is a part of a table; `parts` are the sources that it reads one
+    after the other. `rows` is how many it has, where that is known before they are read.
     """
 
     schema: pa.Schema
@@ -94,6 +95,8 @@ class Source:
     remarks: tuple[str, ...] = ()
     reading: ReadingSettings | None = None
     markers: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    descriptions: Mapping[str, str] = field(default_factory=dict)
+    codes: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     first: int = 0
     parts: tuple["Source", ...] = field(default=(), repr=False)
     rows: int | None = None
@@ -282,7 +285,15 @@ def _open_other(path: Path, kind: str, types: Types | None, reading: ReadingSett
         return _of_text(path, SheetTable.open(path, types, reading))
     stat = StatFile.open(path, types, reading)
     schema = pa.schema(list(stat.types.items()))
-    return Source(schema, stat.read, path, notes=stat.notes, reading=stat.reading)
+    return Source(
+        schema,
+        stat.read,
+        path,
+        notes=stat.notes,
+        reading=stat.reading,
+        descriptions=stat.descriptions,
+        codes=stat.codes,
+    )
 
 
 SOURCE_ENDINGS = (

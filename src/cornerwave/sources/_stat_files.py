@@ -13,7 +13,7 @@ import pickle
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cornerwave import sizes
-from cornerwave.choices import ReadingSettings
+from cornerwave.choices import DESCRIPTION, ReadingSettings
 from cornerwave.columns import is_text
 from cornerwave.errors import CornerwaveError, ExtraMissing, SourceError
 from cornerwave.sources._csv_spelling import spelled
@@ -40,17 +40,22 @@ _READERS = {
 }
 STAT_ENDINGS = tuple(_READERS)
 MOST_WHOLE = 2.0**53
+MOST_LETTERS = DESCRIPTION.most
 
 
 @dataclass(frozen=True)
 class StatFile:
-    """A file of a statistics program: its labels, and the types of its columns."""
+    """A file of a statistics program: its labels, and the types of its columns.
+
+    `labels` are those of values, `descriptions` those of columns.
+    """
 
     path: Path
     reading: ReadingSettings
     labels: Mapping[str, Mapping[Any, str]]
     types: Mapping[str, pa.DataType]
     notes: Mapping[str, str]
+    descriptions: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def open(
@@ -58,12 +63,13 @@ class StatFile:
     ) -> "StatFile":
         """Open a file with known types; without any, read all rows once to infer them."""
         parts = _parts(path, reading, None if types is None else ())
-        names, labels = next(parts)
+        names, labels, stated = next(parts)
+        described = {n: text for n, label in stated.items() if (text := _one_line(label))}
         if not all(isinstance(name, str) for name in names):
             raise _damaged(path)
         if types is not None:
             types = {name: type_ for name, type_ in types.items() if name in names}
-            return cls(path, reading, labels, types, {})
+            return cls(path, reading, labels, types, {}, described)
         reading = reading.for_columns(names)
         seen = {name: _Seen(labels.get(name, {})) for name in names}
         for rows in parts:
@@ -73,7 +79,19 @@ class StatFile:
             raise SourceError(f"{path.name} has no rows")
         types = {name: each.type for name, each in seen.items()}
         notes = {name: note for name, each in seen.items() if (note := each.note)}
-        return cls(path, reading, labels, types, notes)
+        return cls(path, reading, labels, types, notes, described)
+
+    @property
+    def codes(self) -> Mapping[str, Mapping[str, float]]:
+        """Of columns that are read as labels, the number that each label stands for."""
+        found = {}
+        for name, labels in self.labels.items():
+            if name in self.types and is_text(self.types[name]):
+                codes = {label: code for code, label in labels.items()}
+                numbers = all(isinstance(code, int | float) for code in labels)
+                if numbers and len(codes) == len(labels):  # no two have one label
+                    found[name] = codes
+        return found
 
     def read(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield batches of the columns. Raises SourceError."""
@@ -130,6 +148,11 @@ def _damaged(path: Path) -> SourceError:
         "states, or its encoding is another",
         use=("encoding",),
     )
+
+
+def _one_line(label: str) -> str:
+    """Return a label as a description can be: printable, in one line, of some length."""
+    return "".join(c for c in " ".join(str(label).split()) if c.isprintable())[:MOST_LETTERS]
 
 
 class _Seen:

@@ -1,8 +1,8 @@
 """Reads a file of a statistics program in a process of its own: of some damaged ones ReadStat dies.
 
     argument  the keywords of `parts`, as JSON
-    output    pickles: column names and the labels of values by column, then parts of the rows,
-              each a list of cells by column
+    output    pickles: column names, the labels of values by column and those of columns, then
+              parts of the rows, each a list of cells by column
 
 It is run as a script and imports nothing of ours, so that it starts at once.
 """
@@ -23,13 +23,14 @@ def parts(
     cells: int,
     least_rows: int,
 ) -> Iterator[Any]:
-    """Yield names and labels, then the rows of these columns, or of all."""
+    """Yield names and both kinds of labels, then the rows of these columns, or of all."""
     import pyreadstat
 
     reader = getattr(pyreadstat, read)
     _, about = reader(path, output_format="dict", metadataonly=True, **options)
     names = list(about.column_names)
-    yield names, dict(about.variable_value_labels)
+    described = {n: text for n, text in about.column_names_to_labels.items() if text}
+    yield names, dict(about.variable_value_labels), described
     wanted = names if columns is None else columns
     if not wanted:
         return

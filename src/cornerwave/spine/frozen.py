@@ -91,6 +91,8 @@ class Frozen:
     noise beside its own: a mean and a ratio, neither of them exact."""
     derived: tuple[Derived, ...] = ()
     """How columns follow from others."""
+    label_codes: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """Of categories that are labels of a file's numbers, the number of each value of copies."""
     noise_format: int = NOISE_FORMAT
     reading: ReadingSettings | None = None
     """How the cells of the source are spelled: values do not depend on it, reading them does."""
@@ -184,12 +186,13 @@ class Frozen:
         kept.pop("noise_with", None)
         kept.pop("spreads", None)
         kept.pop("derived", None)
+        kept.pop("label_codes", None)
         del kept["hidden"], kept["joint"], kept["reading"]
         del kept["independent_rows"], kept["few_rows"]
         kept["types"] = [[part.name, type_name(part.type)] for part in self.source_types]
         for column in kept["columns"]:
             for look in ("declared", "as_is", *_LOOKS):
-                del column[look]
+                column.pop(look, None)
             column["type"] = type_name(self.source_types.field(column["name"]).type)
         for group, categories in zip(kept["categories"], self.categories, strict=True):
             group["values"] = categories.hashed_values()
@@ -232,6 +235,7 @@ class Frozen:
             **({"noise_with": self.noise_with} if self.noise_with else {}),
             **({"spreads": self.spreads} if self.spreads else {}),
             **({"derived": [each.to_json() for each in self.derived]} if self.derived else {}),
+            **({"label_codes": self.label_codes} if self.label_codes else {}),
             "joint": dict(self.joint.shares),
             "reading": self.reading and self.reading.to_json(),
         }
@@ -277,6 +281,7 @@ class Frozen:
             joint=JointShares({name: tuple(shares) for name, shares in kept["joint"].items()}),
             spreads=tuple((centre, ratio) for centre, ratio in kept.get("spreads", ())),
             derived=tuple(Derived.from_json(each) for each in kept.get("derived", ())),
+            label_codes=kept.get("label_codes", {}),
             noise_format=kept["noise_format"],
             reading=kept["reading"] and ReadingSettings.from_json(kept["reading"]),
         )
@@ -290,7 +295,7 @@ def _family(kept: Kept) -> TableFamily:
     return TableFamily(kept["id"], kept["table"], tuple(kept["tables"]))
 
 
-_LATER = ("follows",)
+_LATER = ("follows", "describe")
 """What columns state only where it was chosen: noise hangs on every byte of what is kept."""
 
 

@@ -49,7 +49,11 @@ def look(frozen: Frozen, level: Level, asked: Finish, *, raw: bool = False) -> F
     """
     chosen = chosen_in(frozen.schema).counted(frozen.schema)
     if raw:
-        return replace(asked, names=chosen.names)
+        return replace(
+            asked,
+            names=chosen.names,
+            descriptions={**chosen.descriptions, **asked.descriptions},
+        )
     clip = {**chosen.clip, **asked.clip}
     together = same_spread(frozen, level)
     free = {
@@ -67,6 +71,7 @@ def look(frozen: Frozen, level: Level, asked: Finish, *, raw: bool = False) -> F
         names=chosen.names,
         decimals=chosen.decimals,
         spread=together,
+        descriptions={**chosen.descriptions, **asked.descriptions},
     )
 
 
@@ -131,6 +136,8 @@ def describe(column: Column, frozen: Frozen, wanted: CopySpec) -> ColumnMetadata
         source=column.name if column.name in finish.names else None,
         marks=marks.get(column.name),
         hidden=next((h for names, h in shares.items() if column.name in names.split("+")), None),
+        description=finish.descriptions.get(column.name),
+        codes=frozen.label_codes.get(column.name),
     )
     if column.role == PERTURBED:
         return _describe_number(about, column, frozen, wanted)

@@ -272,6 +272,7 @@ class Dataset:
         noise: float | None = None,
         round: Iterable[str] = (),
         clip: Mapping[str, tuple[Any, Any]] | None = None,
+        describe: Mapping[str, str] | None = None,
         raw: bool = False,
         dictionary: bool = False,
         edition: int | None = None,
@@ -290,9 +291,9 @@ class Dataset:
         scale of ranks they then have the column's own distribution. Columns in `round` get the
         source's type back, and those in `clip` are kept between two bounds, beside what was chosen
         at registration. A `raw` copy has none of that but what is chosen here: the numbers as the
-        noise left them. Either reveals the same, and metadata state which it is. A copy with a
-        `dictionary` states in words what each column is; `cornerwave.dictionary.write_dictionary`
-        makes a page of it.
+        noise left them. What `describe` states that columns mean counts in both. Either reveals the
+        same, and metadata state which it is. A copy with a `dictionary` states in words
+        what each column is; `cornerwave.dictionary.write_dictionary` makes a page of it.
 
         The copy has the whole table so far, or that of an earlier `edition`, or the rows of one
         `batch` alone: those that came with the edition of that number.
@@ -303,7 +304,7 @@ class Dataset:
         asked = asked_for(noise=noise, privacy=privacy, against=against)
         [release] = self.release_many(
             {to: asked},
-            finish=Finish(frozenset(names_of(round)), clip or {}),
+            finish=Finish(frozenset(names_of(round)), clip or {}, descriptions=describe or {}),
             raw=raw,
             dictionary=dictionary,
             edition=edition,

@@ -6,6 +6,7 @@ Linked tables are all surveyed before the first of them is fixed.
 """
 
 import hashlib
+import itertools
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -14,9 +15,19 @@ from pathlib import Path
 from typing import Any, Self
 
 from cornerwave.choices import Choices, ReadingSettings
-from cornerwave.columns import Scale, Schema, check_rows, decide, settled, warn_of
+from cornerwave.columns import (
+    Categories,
+    Scale,
+    Schema,
+    check_rows,
+    chosen_in,
+    decide,
+    settled,
+    warn_of,
+)
+from cornerwave.document import count
 from cornerwave.engines import opened_frame, survey_source
-from cornerwave.errors import ColumnError, in_table
+from cornerwave.errors import ColumnError, in_table, warn
 from cornerwave.ledger import Entry, Key
 from cornerwave.schema_file import ALONE, SchemaPlace, read_choices, read_linked, schema_reading
 from cornerwave.sources import Progress, Source, open_source, silent
@@ -90,6 +101,12 @@ def decided_by(choices: Choices, opened: Source) -> Schema:
     """Return what happens to the columns of a source."""
     decided = settled(decide(opened.schema, choices))
     warn_of(opened.notes, decided, opened.remarks)
+    if opened.descriptions and not chosen_in(decided).descriptions:
+        warn(
+            f"the file states what {count(len(opened.descriptions), 'column')} mean; copies carry "
+            "that only of columns that you describe: inspect drafts the descriptions",
+            stacklevel=4,
+        )
     return decided
 
 
@@ -135,7 +152,8 @@ class TableToRegister:
         from cornerwave.spine.adversary import measure_adversary  # few commands need it
 
         frozen = freeze(self.surveyor, self.surveyed, self.rows.schema, linked)
-        frozen = replace(frozen, reading=self.rows.reading)
+        codes = labelled(frozen.categories, self.opened.codes)
+        frozen = replace(frozen, reading=self.rows.reading, label_codes=codes)
         joint = measure_adversary(frozen, self.surveyor, self.surveyed)
         return replace(frozen, joint=joint)
 
@@ -155,6 +173,25 @@ class TableToRegister:
     def beside(self, frozen: Frozen) -> dict[str, bytes]:
         """Return what is kept beside the entry."""
         return kept_beside(self.surveyor, self.surveyed, frozen)
+
+
+def labelled(
+    categories: Sequence[Categories], codes: Mapping[str, Mapping[str, float]]
+) -> dict[str, dict[str, float]]:
+    """Return the numbers of the values that copies can show, of columns that are labels.
+
+    Those of other values, which no row holds or too few, are left out; a pool gets the next one.
+    """
+    found = {}
+    for group in categories:
+        for name, values in zip(group.columns, group.values, strict=True):
+            if known := codes.get(name):
+                shown = values.to_pylist()
+                numbers = {label: known[label] for label in shown if label in known}
+                free = itertools.count(int(max(known.values())) + 1)
+                numbers |= {label: next(free) for label in shown if label not in known}
+                found[name] = numbers
+    return found
 
 
 def dataset_id(key: Key, frozen: Frozen) -> str:

@@ -170,6 +170,7 @@ class Vault:
 
         Copies look like the table where that costs a miner nothing; columns in `round` always
         do, those in `clip` stay between two bounds, and `released_as` gives them other names.
+        `describe` states what columns mean, in words that copies carry.
 
         A table that holds values of another dataset, or functions of them, is refused. Datasets in
         `unrelated` are not compared: if they do have values in common, recipients of both can
@@ -223,8 +224,8 @@ class Vault:
                 )
         if chosen_in(dataset.frozen.schema) != chosen_in(frozen.schema):
             raise AlreadyRegistered(
-                f"{name!r} is registered already, with another rounding, clipping, type or name "
-                "of a column. Say for each release what should differ"
+                f"{name!r} is registered already, with another rounding, clipping, type, name or "
+                "description of a column. Say for each release what should differ"
             )
         return dataset
 
