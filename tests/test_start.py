@@ -40,8 +40,8 @@ OWNER = f"{FILES} schema_file privacy reuse ledger spine editions engines vault"
 # command: packages beside PACKAGES; rooms beside LOW
 MAY_LOAD = {
     "init": ("", OWNER),
-    "register": ("", f"{OWNER} outlook attack"),  # attack: how much its adversary recovers
-    "release": ("", OWNER),
+    "register": ("", f"{OWNER} access outlook attack"),  # attack: how much its adversary recovers
+    "release": ("", f"{OWNER} access"),
     "run": ("", f"{OWNER} access project attack"),  # it registers, too
     "ledger": ("rich", f"{OWNER} documents"),
     "coalition": ("rich", f"{OWNER} documents"),

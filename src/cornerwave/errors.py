@@ -21,6 +21,7 @@
     │   ├── WrongKey        (PermissionError)
     │   ├── UnsafeKey       (ValueError)
     │   ├── LedgerDamaged
+    │   ├── ApprovalNeeded                       it waits for a second person
     │   ├── TooManyRequests                      of one recipient, or wrong passwords
     │   ├── DatasetReleased                      copies of it are out, so the ledger keeps it
     │   └── DatasetClosed                        no more copies of it are released
@@ -143,6 +144,10 @@ class LedgerDamaged(VaultError):
 
 class TooManyRequests(VaultError):
     """As many requests of a recipient as may wait do, or wrong passwords were given too often."""
+
+
+class ApprovalNeeded(VaultError):
+    """It waits until another owner or approver than the one who asked approves it."""
 
 
 class DatasetReleased(VaultError):

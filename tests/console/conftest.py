@@ -14,7 +14,7 @@ import pytest
 from argon2 import PasswordHasher
 from fastapi import FastAPI
 
-from cornerwave.access import Sharing
+from cornerwave.access import FIRST, Owners, Sharing
 from cornerwave.server import SignIn, application, first_link
 from cornerwave.vault import Dataset, Vault
 from tests.console.client import TestClient
@@ -99,6 +99,14 @@ def sign_in(world: World, browser: TestClient) -> TestClient:
         fields = {"link": secret, "password": PASSWORD, "again": PASSWORD}
         answer = browser.post("/console/welcome", data=fields)
     assert answer.status_code == 303, answer.text
+    return browser
+
+
+def sign_in_as(world: World, name: str, role: str) -> TestClient:
+    """Add an owner, who sets a password by a link; return the browser they have done so with."""
+    browser, secret = world.browser(), Owners(world.vault.under(FIRST)).add(name, role=role)
+    fields = {"link": secret, "password": PASSWORD, "again": PASSWORD}
+    assert browser.post("/console/welcome", data=fields).status_code == 303
     return browser
 
 

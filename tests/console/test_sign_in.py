@@ -7,6 +7,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from argon2 import PasswordHasher, Type
 
+from cornerwave.access import FIRST
 from cornerwave.errors import AccessDenied
 from cornerwave.server import SignIn, first_link
 from cornerwave.vault import Vault
@@ -62,7 +63,7 @@ def test_a_weak_or_mistyped_password_is_refused_and_the_link_stays(world: World)
 
 
 def test_only_an_argon2id_hash_is_kept(world: World, owner: TestClient):
-    [kept] = world.vault.records.find("owner", id="password")
+    [kept] = world.vault.records.find("password", id="owner")
     assert kept.content["hash"].startswith("$argon2id$")
     assert (PasswordHasher().type, PasswordHasher().memory_cost) == (Type.ID, 64 * 1024)  # KiB
     assert PASSWORD not in str(kept)
@@ -249,9 +250,9 @@ def test_sign_in_is_kept_in_either_database(ledger_place, tmp_path):
     )  # as two processes of a service
     one.use_link(secret_of(first_link(vault, LOCAL)), PASSWORD)
     session = one.begin(other.check(PASSWORD))
-    assert other.is_live(session)
+    assert other.person(session).name == FIRST
     other.end(session)
-    assert not one.is_live(session)
+    assert one.person(session) is None
     with pytest.raises(AccessDenied):
         other.check("something else")
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from cornerwave.access import Owners
 from cornerwave.errors import AccessDenied, TooManyRequests
 from cornerwave.server import ClientLimits, SignIn
 from cornerwave.vault import Vault
@@ -23,6 +24,13 @@ MOST_TRIES = ClientLimits().wrong_passwords
 def signing_in(vault: Vault, **more: object) -> SignIn:
     """How the owner signs in, as a process of the service has it."""
     return SignIn(vault, hasher=QUICK, **more)
+
+
+def new_link(vault: Vault) -> str:
+    """A link for the first owner."""
+    link = Owners(vault).first_link(again=True)
+    assert link is not None
+    return link
 
 
 class Meeting:
@@ -68,14 +76,14 @@ def vault(ledger_place, tmp_path):
 
 
 def test_of_many_who_use_the_link_at_once_one_sets_the_password(vault, monkeypatch):
-    link, all_have_looked, true = signing_in(vault).new_link(), Meeting(6), SignIn.is_link
+    link, all_have_looked, true = new_link(vault), Meeting(6), SignIn.link_of
 
-    def is_link(self, text):
+    def link_of(self, text):
         found = true(self, text)
         all_have_looked.wait()
         return found
 
-    monkeypatch.setattr(SignIn, "is_link", is_link)
+    monkeypatch.setattr(SignIn, "link_of", link_of)
     passwords = [f"the password of thread {number}" for number in range(6)]
     found = all_at_once(lambda number: signing_in(vault).use_link(link, passwords[number]), 6)
     accepted = [number for number, each in enumerate(found) if not isinstance(each, Exception)]
@@ -89,11 +97,11 @@ def test_of_many_who_use_the_link_at_once_one_sets_the_password(vault, monkeypat
 
 def test_of_many_who_change_the_password_at_once_one_does(vault, monkeypatch):
     first = signing_in(vault)
-    first.use_link(first.new_link(), PASSWORD)
+    first.use_link(new_link(vault), PASSWORD)
     all_have_checked, true = Meeting(4), SignIn.check
 
-    def check(self, password):
-        found = true(self, password)
+    def check(self, password, **name):
+        found = true(self, password, **name)
         all_have_checked.wait()
         return found
 
@@ -105,16 +113,16 @@ def test_of_many_who_change_the_password_at_once_one_does(vault, monkeypatch):
 
 def test_no_session_begins_by_a_password_that_was_changed_meanwhile(vault):
     signing = signing_in(vault)
-    old = signing.use_link(signing.new_link(), PASSWORD)
+    old = signing.use_link(new_link(vault), PASSWORD)
     new = signing.change(PASSWORD, "a newer password")
     with pytest.raises(AccessDenied, match="changed just now"):
         signing.begin(old)
-    assert signing.is_live(signing.begin(new))
+    assert signing.person(signing.begin(new))
 
 
 def test_no_more_wrong_passwords_are_tried_at_once_than_may_be(vault, monkeypatch):
     """Each process has its own object: what it counts has to be in the database."""
-    signing_in(vault).use_link(signing_in(vault).new_link(), PASSWORD)
+    signing_in(vault).use_link(new_link(vault), PASSWORD)
     everybody = Meeting(MANY)
 
     def check(self, _password):
@@ -141,9 +149,9 @@ def test_no_more_wrong_passwords_reach_one_service_at_once(world: World, monkeyp
     sign_in(world, world.browser())
     everybody, true = Meeting(MANY), SignIn.check
 
-    def check(self, password):
+    def check(self, password, **name):
         everybody.wait()
-        return true(self, password)
+        return true(self, password, **name)
 
     monkeypatch.setattr(SignIn, "check", check)
 
@@ -163,7 +171,7 @@ def test_no_more_wrong_passwords_reach_one_service_at_once(world: World, monkeyp
 def test_only_wrong_passwords_stay_counted(vault):
     clock = Clock()
     signing = signing_in(vault, clock=clock)
-    signing.use_link(signing.new_link(), PASSWORD)
+    signing.use_link(new_link(vault), PASSWORD)
     for _ in range(MOST_TRIES + 1):
         with signing.counted("192.0.2.1"):
             signing.check(PASSWORD)
@@ -203,7 +211,7 @@ def test_processes_share_the_link_and_the_count(vault):
     context, processes = multiprocessing.get_context("forkserver"), 4
     context.set_forkserver_preload(["cornerwave.server"])
     barrier, results = context.Barrier(processes), context.Queue()
-    link = signing_in(vault).new_link()
+    link = new_link(vault)
     children = [
         context.Process(target=try_some, args=(vault.path, link, number, barrier, results))
         for number in range(processes)

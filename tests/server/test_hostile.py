@@ -10,6 +10,7 @@ from urllib.parse import quote, urlsplit
 import httpx
 import pytest
 
+from cornerwave.access import Owners
 from cornerwave.server import ClientLimits
 from tests.server.conftest import serving
 from tests.server.test_access_matrix import TABLE, routes_of
@@ -234,7 +235,9 @@ def fuzzed(served, capfd, seeds):
     """Send nonsense as everybody; return the statuses."""
     app, found = served.app, set()
     signing_in = app.state.sign_in
-    password = signing_in.use_link(signing_in.new_link(), "a password for tests")
+    password = signing_in.use_link(
+        Owners(served.sharing.vault).first_link(), "a password for tests"
+    )
     session = signing_in.begin(password)
     everybody = {
         "ann": {"authorization": f"Bearer {served.tokens['ann']}"},

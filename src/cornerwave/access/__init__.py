@@ -12,12 +12,16 @@
 so that both can do the same.
 
     _grants       permissions, tokens, and what recipients ask for
+    _approvals    what waits for a second person
+    _permitted    grants, tokens and requests, as a transaction reads and writes them
+    _owners       owners by name, their roles, and links to set a password
     _permissions  all of it in a vault
 
 A grant is permission, not a copy: the ledger records the holding when the first byte could
 leave. Revoking stops downloads and changes nothing about what the recipient already has.
 """
 
+from cornerwave.access._approvals import Approvals
 from cornerwave.access._grants import (
     ANYBODY,
     ANYBODY_KNOWN,
@@ -33,21 +37,50 @@ from cornerwave.access._grants import (
     Waiting,
     profile_text,
 )
+from cornerwave.access._owners import (
+    APPROVER,
+    FIRST,
+    LINK_HOURS,
+    OWNER,
+    PASSWORD,
+    ROLES,
+    SESSION,
+    VIEWER,
+    Owners,
+    Person,
+    check_may,
+    link_at,
+    people,
+)
 from cornerwave.access._permissions import Sharing
 
 __all__ = [
     "ANYBODY",
     "ANYBODY_KNOWN",
+    "APPROVER",
+    "FIRST",
+    "LINK_HOURS",
     "LIVE",
     "MOST_DAYS",
     "MOST_WORDS",
     "OPEN",
+    "OWNER",
+    "PASSWORD",
+    "ROLES",
+    "SESSION",
     "SHARING_PATH",
+    "VIEWER",
+    "Approvals",
     "Foreseen",
     "Grant",
+    "Owners",
+    "Person",
     "Request",
     "Sharing",
     "Token",
     "Waiting",
+    "check_may",
+    "link_at",
+    "people",
     "profile_text",
 ]

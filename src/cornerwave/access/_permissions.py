@@ -2,8 +2,9 @@
 
 import hmac
 import secrets
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -32,6 +33,16 @@ from cornerwave.access._grants import (
     token_text,
     written,
 )
+from cornerwave.access._owners import APPROVER, OWNER, PERSON, check_may
+from cornerwave.access._permitted import (
+    check_recipient,
+    end,
+    end_grants,
+    new_id,
+    open_request,
+    put_grant,
+    recipients,
+)
 from cornerwave.choices import names_of
 from cornerwave.columns import Finish
 from cornerwave.errors import (
@@ -41,14 +52,17 @@ from cornerwave.errors import (
     NoSuchRecipient,
     TooManyRequests,
     VaultError,
-    nearest,
 )
 from cornerwave.ledger import Access, Record, Records, check_name, now
 from cornerwave.levels import LINEAR, Level, Privacy, asked_for
 from cornerwave.spec import CopySpec
-from cornerwave.vault import Dataset, Vault
-
-_ID_BYTES = 6
+from cornerwave.vault import (
+    Dataset,
+    Vault,
+    below_in,
+    needed,
+    propose,
+)
 
 
 class Sharing:
@@ -60,6 +74,17 @@ class Sharing:
         self._records = vault.records
         self._secret = vault.secret("tokens")
 
+    @contextmanager
+    def _doing(self, what: str, *, role: str = OWNER) -> Iterator[Records]:
+        """Give the records for what an owner of this role may do, within one transaction.
+
+        The ledger states it under the name that the vault is used under.
+        """
+        with self._records.together() as records:
+            check_may(records, self.vault.who, role)
+            yield records
+            records.note(what)
+
     # --- recipients ---------------------------------------------------------------------
 
     def add(self, name: str, *, note: str = "") -> None:
@@ -68,7 +93,9 @@ class Sharing:
         if name.casefold() in RESERVED:
             raise VaultError(f"{name!r} is a reserved name; choose another one")
         made = Record("recipient", name, "", written(self.clock()), {"note": note, "removed": None})
-        with self._records.together() as records:
+        with self._doing(f"added the recipient {name}") as records:
+            if any(each.id.casefold() == name.casefold() for each in records.find(PERSON)):
+                raise VaultError(f"{name!r} is the name of an owner; choose another one")
             known = {each.id.casefold(): each for each in records.find("recipient")}
             if there := known.get(name.casefold()):
                 if there.id == name and not there.content["removed"]:
@@ -79,24 +106,24 @@ class Sharing:
 
     def recipients(self) -> list[str]:
         """Return the names of all recipients."""
-        return _recipients(self._records)
+        return recipients(self._records)
 
     def check_known(self, name: str) -> None:
         """Raise NoSuchRecipient unless this is or was a recipient, or means anybody."""
         if name not in (ANYBODY, ANYBODY_KNOWN) and not self._records.find("recipient", id=name):
-            _check_recipient(self._records, name)
+            check_recipient(self._records, name)
 
     def remove(self, name: str) -> None:
         """Remove a recipient: grants and tokens end; the ledger keeps what they hold."""
         at = written(self.clock())
-        with self._records.together() as records:
-            _check_recipient(records, name)
+        with self._doing(f"removed the recipient {name}") as records:
+            check_recipient(records, name)
             [kept] = records.find("recipient", id=name)
             records.put(replace(kept, content={**kept.content, "removed": at}))
             for kind in ("grant", "token"):
                 for each in records.find(kind, of=name):
                     if each.content["revoked"] is None:  # else it keeps the time when it ended
-                        _end(records, each, at)
+                        end(records, each, at)
 
     # --- grants ---------------------------------------------------------------------------
 
@@ -117,15 +144,17 @@ class Sharing:
         With `against` "bayes" the level of a privacy is chosen as by `Dataset.release`.
 
         It replaces what they were granted of this dataset before. ANYBODY makes a public level.
+
+        Raises ApprovalNeeded if it waits for a second person (`Approvals`).
         """
         finish = Finish(frozenset(names_of(round)), clip or {})
         asked = asked_for(privacy=privacy, noise=noise, against=against)
-        made = self._new_grant(dataset, recipient, asked, until)
-        schema = self.vault.dataset(dataset).frozen.schema
-        finish.check(schema)
-        made = replace(made, spec=replace(made.spec, finish=finish.counted(schema)))
-        with self._records.together() as records:
-            return self._put_grant(records, made)
+        known = self.vault.dataset(dataset)
+        made = self._new_grant(known, recipient, asked, until)
+        finish.check(known.frozen.schema)
+        made = replace(made, spec=replace(made.spec, finish=finish.counted(known.frozen.schema)))
+        [put] = self._put_grants([made], [known], "grant", _terms(dataset, made, [known]))
+        return put
 
     def grant_linked(
         self,
@@ -140,32 +169,56 @@ class Sharing:
         """Permit a recipient all of some linked tables at one level, as `grant` does for one."""
         linked = self.vault.linked(name)
         level = linked.level_of(asked_for(privacy=privacy, noise=noise, against=against))
-        made = [
-            self._new_grant(each.name, recipient, level, until) for each in linked.tables.values()
-        ]
+        tables = list(linked.tables.values())
+        made = [self._new_grant(each, recipient, level, until) for each in tables]
+        return self._put_grants(made, tables, "grant", _terms(name, made[0], tables))
+
+    def _put_grants(
+        self,
+        made: Sequence[Grant],
+        datasets: Sequence[Dataset],
+        verb: str,
+        terms: str,
+        *,
+        answer: Request | None = None,
+    ) -> list[Grant]:
+        """Write grants, and the request that they answer; below the option's privacy, propose them.
+
+        Raises ApprovalNeeded for what waits.
+        """
+        hides = min(d.privacy_of(g.spec.level) for d, g in zip(datasets, made, strict=True))
         with self._records.together() as records:
-            return [self._put_grant(records, each) for each in made]
+            check_may(records, self.vault.who, OWNER if answer is None else APPROVER)
+            if answer is not None:
+                open_request(records, answer.id)  # someone else may have answered meanwhile
+            below = below_in(records)
+            if below is None or hides >= below:
+                records.note(f"{verb.removesuffix('e')}ed {terms}")
+                put = [put_grant(records, each, written(self.clock())) for each in made]
+                if answer is not None:
+                    records.put(answer.record())
+                return put
+            waits = propose(
+                records,
+                self.vault.who,
+                f"{verb} {terms}",
+                datasets=[each.dataset for each in made],
+                grants=[asdict(each.record()) for each in made],
+                request=answer.id if answer else "",
+                answer=answer.answer if answer else "",
+            )
+        raise needed(waits)
 
     def _new_grant(
-        self, dataset: str, recipient: str, asked: Level | Privacy, until: str | datetime | None
+        self, known: Dataset, recipient: str, asked: Level | Privacy, until: str | datetime | None
     ) -> Grant:
         """Return a grant that is not written yet. Raises NoSuchRecipient, LevelError."""
         if recipient not in (ANYBODY, ANYBODY_KNOWN):
-            _check_recipient(self._records, recipient)
+            check_recipient(self._records, recipient)
         ends = None if until is None else written(time_of(until))
         if ends is not None and time_of(ends) <= self.clock():
             raise LevelError("a grant must end in the future; this time has passed")
-        known = self.vault.dataset(dataset)
-        return Grant(_id(), known.id, recipient, CopySpec(known.level_of(asked)), "", ends)
-
-    def _put_grant(self, records: Records, made: Grant) -> Grant:
-        """Write a grant in place of what the recipient had of the dataset."""
-        if made.recipient not in (ANYBODY, ANYBODY_KNOWN):
-            _check_recipient(records, made.recipient)  # they may have been removed meanwhile
-        self._end_grants(records, made.dataset, made.recipient)
-        made = replace(made, at=written(self.clock()))
-        records.put(made.record())
-        return made
+        return Grant(new_id(), known.id, recipient, CopySpec(known.level_of(asked)), "", ends)
 
     def revoke(self, dataset: str, recipient: str) -> None:
         """End what a recipient may fetch of a dataset, or of all linked tables of a name, at once.
@@ -175,8 +228,8 @@ class Sharing:
         vault = self.vault
         linked = vault.linked(dataset).tables.values() if vault.has_linked(dataset) else ()
         ids = [each.id for each in linked] or [vault.dataset(dataset).id]
-        with self._records.together() as records:
-            ended = [self._end_grants(records, id, recipient) for id in ids]
+        with self._doing(f"revoked {dataset} from {recipient}") as records:
+            ended = [end_grants(records, id, recipient, written(self.clock())) for id in ids]
             if not any(ended):
                 raise NoSuchRecipient(f"{recipient!r} may fetch nothing of {dataset!r}")
 
@@ -212,17 +265,6 @@ class Sharing:
             return None
         return replace(grants[0], recipient=recipient)
 
-    def _end_grants(self, records: Records, dataset: str, recipient: str) -> bool:
-        """End the grants of a dataset to a recipient; return whether there were any."""
-        live = [
-            each
-            for each in records.find("grant", of=recipient)
-            if each.content["dataset"] == dataset and each.content["revoked"] is None
-        ]
-        for each in live:
-            _end(records, each, written(self.clock()))
-        return bool(live)
-
     # --- tokens ---------------------------------------------------------------------------
 
     def new_token(self, recipient: str, *, days: float) -> str:
@@ -233,18 +275,18 @@ class Sharing:
         """
         if not 0 < days <= MOST_DAYS:
             raise VaultError(f"a token lasts more than 0 and at most {MOST_DAYS} days")
-        id, secret, at = _id(), secrets.token_bytes(SECRET_BYTES), self.clock()
+        id, secret, at = new_id(), secrets.token_bytes(SECRET_BYTES), self.clock()
         content = {
             "mac": mac_of(self._secret, id, secret),
             "expires": written(at + timedelta(days=days)),
             "revoked": None,
         }
-        with self._records.together() as records:
-            _check_recipient(records, recipient)
+        with self._doing(f"made the token {id} for {recipient}") as records:
+            check_recipient(records, recipient)
             known = records.find("token", of=recipient)
             live = [each for each in known if Token.of(each).state(at) == LIVE]
             for old in live[: len(live) - LIVE_TOKENS + 1]:
-                _end(records, old, written(at))
+                end(records, old, written(at))
             records.put(Record("token", id, recipient, written(at), content))
         return token_text(id, secret)
 
@@ -254,11 +296,11 @@ class Sharing:
 
     def end_token(self, recipient: str, token: str) -> None:
         """End a token, given by its id, at once. Raises VaultError if there is none."""
-        with self._records.together() as records:
+        with self._doing(f"ended the token {token} of {recipient}") as records:
             known = [each for each in records.find("token", id=token) if each.of == recipient]
             if not known:
                 raise VaultError(f"{recipient!r} has no such token")
-            _end(records, known[0], written(self.clock()))
+            end(records, known[0], written(self.clock()))
 
     def last_used(self, token: Token) -> str | None:
         """Return when a token was used last."""
@@ -290,9 +332,9 @@ class Sharing:
         of_tables = [head for name, head in heads.items() if name.rpartition(".")[0] == dataset]
         known = heads.get(dataset, *of_tables[:1]) if dataset else ""
         id = (known or "").partition(":")[0]
-        made = Request(_id(), id, name, recipient, share, short(reason), written(self.clock()))
+        made = Request(new_id(), id, name, recipient, share, short(reason), written(self.clock()))
         with self._records.together() as records:
-            _check_recipient(records, recipient)
+            check_recipient(records, recipient)
             earlier = map(Request.of, records.find("request", of=recipient))
             if sum(each.state == OPEN for each in earlier) >= MOST_OPEN:
                 raise TooManyRequests(f"{MOST_OPEN} of your requests wait for an answer already")
@@ -326,16 +368,20 @@ class Sharing:
         """Approve an open request, at another privacy if one is given, or decline it.
 
         `request` is its id. Rounding, clipping and the end of what the recipient was granted
-        before stay, unless there is another end. Raises VaultError if it was answered already.
+        before stay, unless there is another end. Raises VaultError if it was answered already,
+        ApprovalNeeded if the grant waits for a second person.
         """
         asked = self.open_request(request)
         done = replace(asked, state=DECLINED if decline else APPROVED, answer=short(words))
-        grants = [] if decline else self._approval(asked, privacy, until)
-        with self._records.together() as records:
-            _open_request(records, request)  # someone else may have answered meanwhile
-            for each in grants:
-                self._put_grant(records, each)
-            records.put(done.record())
+        about = f"the request {asked.id} of {asked.recipient} for {asked.name}"
+        if decline:
+            with self._doing(f"declined {about}", role=APPROVER) as records:
+                open_request(records, request)  # someone else may have answered meanwhile
+                records.put(done.record())
+            return done
+        datasets, grants = self.requested(asked), self._approval(asked, privacy, until)
+        terms = f"{about} at privacy {asked.privacy if privacy is None else privacy:g}"
+        self._put_grants(grants, datasets, "approve", terms, answer=done)
         return done
 
     def _approval(
@@ -344,7 +390,7 @@ class Sharing:
         level = self._level_asked(asked, privacy)
         made = []
         for each in self.requested(asked):
-            grant = self._new_grant(each.name, asked.recipient, level, until)
+            grant = self._new_grant(each, asked.recipient, level, until)
             for old in self.grants(dataset=each.id, recipient=asked.recipient):
                 if old.state(self.clock()) == LIVE:
                     spec = replace(grant.spec, finish=old.spec.finish)
@@ -359,7 +405,7 @@ class Sharing:
 
     def open_request(self, request: str) -> Request:
         """Return a request that waits for an answer, given by its id. Raises VaultError."""
-        return _open_request(self._records, request)
+        return open_request(self._records, request)
 
     def requested(self, request: Request) -> list[Dataset]:
         """Return the dataset that a request is for, or all tables that it is linked with.
@@ -423,31 +469,8 @@ class Sharing:
         return sorted(lines, key=lambda line: line.at, reverse=True)[:most]
 
 
-def _recipients(records: Records) -> list[str]:
-    return [each.id for each in records.find("recipient") if not each.content["removed"]]
-
-
-def _check_recipient(records: Records, name: str) -> None:
-    known = _recipients(records)
-    if name not in known:
-        have = f"there are {', '.join(known)}" if known else "add one first"
-        raise NoSuchRecipient(
-            f"there is no recipient {name!r}; {have}{nearest(name, known)}",
-            use=() if known else ("recipient",),
-        )
-
-
-def _id() -> str:
-    return secrets.token_hex(_ID_BYTES)
-
-
-def _end(records: Records, kept: Record, at: str) -> None:
-    """Write that a grant or a token has ended."""
-    records.put(replace(kept, content={**kept.content, "revoked": at}))
-
-
-def _open_request(records: Records, request: str) -> Request:
-    known = [Request.of(each) for each in records.find("request", id=request)]
-    if not known or known[0].state != OPEN:
-        raise VaultError(f"there is no open request {request!r}")
-    return known[0]
+def _terms(name: str, made: Grant, datasets: Iterable[Dataset]) -> str:
+    """Return what a grant permits of some datasets, in words."""
+    hides = min(each.privacy_of(made.spec.level) for each in datasets)
+    until = "" if made.until is None else f", until {made.until}"
+    return f"{name} to {made.recipient} at privacy {hides:g}{until}"

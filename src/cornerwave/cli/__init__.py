@@ -5,6 +5,7 @@
     _questions.py  levels, ledger, coalition, report
     _run.py        run
     _sharing.py    recipient, grant, revoke, token, log, requests, serve
+    _roles.py      owner, approval; the option --by
     _others.py     audit, attack; fetch, request; demo, reproduce
     _options.py    shared options
     _screen.py     messages, tables, JSON, progress bars
@@ -43,6 +44,7 @@ from cornerwave.cli._owner import (
     update,
 )
 from cornerwave.cli._questions import coalition, ledger, levels, report
+from cornerwave.cli._roles import approval, owner_app, under_a_name
 from cornerwave.cli._run import run
 from cornerwave.cli._screen import say, show_warning, tell_places
 from cornerwave.cli._sharing import grant, log, recipient_app, requests, revoke, serve, token
@@ -142,11 +144,15 @@ _LONG = {
 }
 _OWNER = (init, inspect, register, append, update, schema, rename, unregister, close)
 _COPIES = (release, again, levels, ledger, coalition, report)
-_SERVICE = (grant, revoke, token, requests, log, serve, fetch, request)
+_SERVICE = (grant, revoke, token, requests, approval, log, serve, fetch, request)
+_UNDER_A_NAME = {register, append, update, run, rename, unregister, close, release, again}
+_UNDER_A_NAME |= {grant, revoke, token, requests, approval}
 for _command in (*_OWNER, *_COPIES, run, *_SERVICE, audit, attack, demo, reproduce):
     _made = expanded(_command)
+    _made = under_a_name(_made) if _command in _UNDER_A_NAME else _made
     app.command()(_started(_long(_made) if _command in _LONG else _made))
 app.add_typer(recipient_app, name="recipient")
+app.add_typer(owner_app, name="owner")
 
 REFUSED, FAULT = 2, 3
 

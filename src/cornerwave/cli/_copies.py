@@ -108,7 +108,7 @@ def release(
     finish = Finish(
         frozenset(round_ or ()), bounds_of(clip), descriptions=descriptions_of(describe)
     )
-    opened = open_vault(vault)
+    opened = open_vault(vault, to_change=True)
     ending = "zip" if (is_linked := opened.has_linked(name)) else "parquet"
     on_cluster = engine == "spark"
     asked_for = _requests(name, to, privacy, noise, out, levels, ending, on_cluster=on_cluster)
@@ -273,7 +273,7 @@ def again(
     vault: VaultOption = None,
 ) -> None:
     """Make a recipient's copy again from the ledger, byte for byte."""
-    opened = open_vault(vault)
+    opened = open_vault(vault, to_change=True)
     if opened.has_linked(name):
         _linked_again(
             opened.linked(name, sources=named_sources(source)), recipient, out, number, force

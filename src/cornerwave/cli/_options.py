@@ -1,5 +1,6 @@
 """Options that several commands share, and how to parse them."""
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import wraps
@@ -78,11 +79,24 @@ AlignOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
-def open_vault(vault: Path | None) -> "Vault":
-    """Open the vault that the option or the environment names."""
+stated_owner: str | None = None
+"""Which owner gives the command, as the option `--by` states."""
+
+
+def open_vault(vault: Path | None, *, to_change: bool = False) -> "Vault":
+    """Open the vault that the option or the environment names, under the name that is stated.
+
+    Raises AccessDenied if somebody of this name may not change what is in it, and wants to.
+    """
     from cornerwave.vault import Vault, key_place, vault_place
 
-    return Vault.open(vault_place(vault), key_file=key_place())
+    who = stated_owner or os.environ.get("CORNERWAVE_OWNER", "")
+    opened = Vault.open(vault_place(vault), key_file=key_place()).under(who)
+    if to_change:
+        from cornerwave.access import OWNER, check_may
+
+        check_may(opened.records, who, OWNER)
+    return opened
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from cornerwave.cli._options import (
     tables_of,
 )
 from cornerwave.cli._screen import progress, say
-from cornerwave.errors import CornerwaveError, OutputExists, SourceError, spelled
+from cornerwave.errors import CornerwaveError, OutputExists, SourceError, VaultError, spelled
 
 if TYPE_CHECKING:
     from cornerwave.editions import Edition
@@ -44,16 +44,33 @@ def init(
             help="Create an empty ledger for the existing key, if the ledger was lost.",
         ),
     ] = False,
+    second_person: Annotated[
+        float | None,
+        typer.Option(
+            metavar="P",
+            help="Grants and releases below privacy P wait until a second person approves.",
+        ),
+    ] = None,
     vault: VaultOption = None,
 ) -> None:
     """Create a vault: a secret key and an empty ledger."""
-    from cornerwave.vault import KEY_FILE, Vault, is_vault, key_place, vault_place
+    from cornerwave.vault import KEY_FILE, Vault, checked_below, is_vault, key_place, vault_place
 
     place = vault_place(vault)
     existed = is_vault(place)
+    checked_below(second_person)
+    if existed and second_person is not None:
+        raise VaultError(
+            f"there is a vault in {place} already; change what a second person approves with "
+            "`cornerwave approval`"
+        )
     made = Vault.create(
         place, key_file=key_place(), ledger=ledger, new_ledger=new_ledger, exist_ok=True
     )
+    if second_person is not None:
+        from cornerwave.access import Approvals
+
+        Approvals(made).change(below=second_person)
     if existed:
         held = [spelled(dataset.name) for dataset in made.datasets()]
         contents = f"It holds {', '.join(held)}" if held else "It is empty"
@@ -113,7 +130,7 @@ def register(
     from cornerwave.outlook import explained
     from cornerwave.vault import Registration
 
-    opened, tables = open_vault(vault), _tables_in(source)
+    opened, tables = open_vault(vault, to_change=not dry_run), _tables_in(source)
     with (
         advice_for(schema),
         cluster(engine, master) as session,
@@ -297,7 +314,8 @@ def append(
 ) -> None:
     """Append new rows to a registered table: the next edition."""
     with cluster(engine, master) as session, progress("Reading") as advance:
-        dataset = open_vault(vault).dataset(name, source=read_by(session, source))
+        opened = open_vault(vault, to_change=True)
+        dataset = opened.dataset(name, source=read_by(session, source))
         made = dataset.append(read_by(session, batch), spark=session, progress=advance)
     say(
         f"Edition {made.number} of {name}: {made.rows_brought:,} rows came, "
@@ -325,7 +343,7 @@ def update(
     vault: VaultOption = None,
 ) -> None:
     """Make a changed table the next edition: rows that came, went and changed."""
-    dataset = open_vault(vault).dataset(name)
+    dataset = open_vault(vault, to_change=True).dataset(name)
     with progress("Comparing", 4 * dataset.rows) as advance:
         made = dataset.update(new, old=old, advancing=advancing or (), progress=advance)
     for line in _changes(name, made):
@@ -389,13 +407,13 @@ def rename(
     vault: VaultOption = None,
 ) -> None:
     """Give a dataset another name."""
-    named(open_vault(vault), old).rename(new)
+    named(open_vault(vault, to_change=True), old).rename(new)
     say(f"{old} is called {new} from now on")
 
 
 def close(name: Name, vault: VaultOption = None) -> None:
     """End the releases of a dataset; the ledger keeps who holds what."""
-    for dataset in tables_of(open_vault(vault), name):
+    for dataset in tables_of(open_vault(vault, to_change=True), name):
         dataset.close()
         say(
             f"Closed {dataset.name} at {dataset.closed}: its copies can be made again, and no "
@@ -405,7 +423,7 @@ def close(name: Name, vault: VaultOption = None) -> None:
 
 def unregister(name: Name, vault: VaultOption = None) -> None:
     """Forget a dataset of which nothing was released yet."""
-    opened = open_vault(vault)
+    opened = open_vault(vault, to_change=True)
     tables = tables_of(opened, name)
     if released := next((each for each in tables if each.holdings), None):
         tables = [released]  # is refused: none of linked tables goes then

@@ -49,7 +49,7 @@ def run(
 
     file = read_project(project)
     with _advice_for(file.path):
-        opened = open_vault(vault_of(file, vault))
+        opened = open_vault(vault_of(file, vault), to_change=not dry_run)
         with progress("Comparing") as advance:
             plan = plan_project(file, opened, prune=prune, look=not quick, progress=advance)
         if as_json:

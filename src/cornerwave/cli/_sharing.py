@@ -20,12 +20,14 @@ from cornerwave.cli._options import (
     open_vault,
     tables_of,
 )
+from cornerwave.cli._roles import under_a_name
 from cornerwave.cli._screen import print_json, print_table, say, tell
 from cornerwave.errors import ExtraMissing, OutputError, VaultError
 from cornerwave.kinds import JsonObject
 
 if TYPE_CHECKING:
     from cornerwave.access import Foreseen, Sharing, Waiting
+    from cornerwave.vault import Proposal, Vault
 
 recipient_app = typer.Typer(
     help="Add, list, show and remove recipients.", no_args_is_help=True, rich_markup_mode=None
@@ -45,6 +47,7 @@ def open_sharing(vault: Path | None) -> "Sharing":
 
 
 @recipient_app.command("add")
+@under_a_name
 def add(
     name: OneRecipient,
     note: Annotated[str, typer.Option(metavar="TEXT", help="Contact and purpose.")] = "",
@@ -129,6 +132,7 @@ def _level(grant: JsonObject) -> str:
 
 
 @recipient_app.command("remove")
+@under_a_name
 def remove(name: OneRecipient, vault: VaultOption = None) -> None:
     """Remove a recipient: grants and tokens end, the ledger keeps what they hold."""
     open_sharing(vault).remove(name)
@@ -222,19 +226,36 @@ def log(
     who: Annotated[
         str, typer.Option(metavar="TEXT", help="Only lines of those whose name contains this.")
     ] = "",
+    owners: Annotated[
+        bool, typer.Option("--owners", help="What owners did, as the ledger states it.")
+    ] = False,
     most: Annotated[
         int, typer.Option("--lines", min=1, metavar="N", help="How many lines, the newest first.")
     ] = 100,
     as_json: JsonOption = False,
     vault: VaultOption = None,
 ) -> None:
-    """Show the service's access log."""
+    """Show the service's access log, or what owners did."""
+    if owners:
+        _show_acts(open_vault(vault), who, most, as_json=as_json)
+        return
     lines = open_sharing(vault).accesses(most, who=who)
     if as_json:
         print_json([asdict(line) for line in lines])
         return
     rows = [(line.at[:19], line.who, line.what, line.outcome, f"{line.bytes:,}") for line in lines]
     print_table("Access log", ("when (UTC)", "who", "what", "outcome", "bytes"), rows)
+
+
+def _show_acts(vault: "Vault", who: str, most: int, *, as_json: bool) -> None:
+    """Show what owners did under their names, the newest first."""
+    acts = [act for act in vault.acts() if who.casefold() in act.who.casefold()]
+    newest = acts[: -most - 1 : -1]
+    if as_json:
+        print_json([asdict(act) for act in newest])
+        return
+    rows = [(act.at[:19], act.who, act.what, act.about or "-") for act in newest]
+    print_table("What owners did", ("when (UTC)", "who", "what", "dataset"), rows)
 
 
 def write_profile(path: Path, url: str, token: str, expires: str) -> None:
@@ -345,18 +366,35 @@ def requests(
     as_json: JsonOption = False,
     vault: VaultOption = None,
 ) -> None:
-    """Show what recipients ask for and what each coalition could recover then; answer them."""
+    """Show what recipients ask for and what each coalition could recover then; answer them.
+
+    What waits for a second person is shown and answered too.
+    """
+    from cornerwave.access import Approvals
+
     sharing = open_sharing(vault)
+    approvals = Approvals(sharing.vault)
     if approve is not None or decline is not None:
         _check_answer(approve, decline, privacy, until)
+        if any(each.id in (approve, decline) for each in approvals.waiting()):
+            _check_second_answer(privacy, until, words)
+            done = approvals.decide(approve or decline or "", approve=approve is not None)
+            then = "; release it again" * bool(done.copies and approve)
+            say(f"{done.state.capitalize()}: {done.what}{then}")
+            return
         _answer(sharing, approve, decline, privacy=privacy, until=until, words=words)
         return
     ids = None if name is None else [each.id for each in tables_of(sharing.vault, name)]
     every = sharing.waiting(datasets=ids, answered=all_, privacy=privacy)
+    second = approvals.waiting(datasets=ids, state=None if all_ else "open")
     if as_json:
-        print_json([_json(each) for each in every])
+        print_json([*(_json(each) for each in every), *(_second_json(each) for each in second)])
         return
-    if not every:
+    for waits in second:
+        by = f" by {waits.decided_by}" if waits.decided_by else ""
+        asks = f"{waits.asker} asks for a second person: {waits.what}"
+        tell(f"{waits.id}  {asks} ({waits.state}{by})")
+    if not every and not second:
         say("Nobody has asked for anything." if all_ else "No request waits for an answer.")
     for each in every:
         _show(each)
@@ -369,6 +407,25 @@ def _check_answer(
         raise VaultError("approve a request or decline it: give one of --approve and --decline")
     if decline is not None and (privacy is not None or until is not None):
         raise VaultError("--privacy and --until belong to a request that you --approve")
+
+
+def _check_second_answer(privacy: float | None, until: str | None, words: str) -> None:
+    if privacy is not None or until is not None or words:
+        raise VaultError(
+            "this waits for a second person, who approves or declines it as it is: leave out "
+            "--privacy, --until and --words"
+        )
+
+
+def _second_json(each: "Proposal") -> JsonObject:
+    return {
+        "id": each.id,
+        "second_person": each.what,
+        "asker": each.asker,
+        "at": each.at,
+        "state": each.state,
+        "decided_by": each.decided_by or None,
+    }
 
 
 def _answer(

@@ -12,7 +12,7 @@ In: an owner's acts. Out: lines that cannot be changed without notice. Another d
 subclass of `Database`, with the type that its tables have for bytes.
 """
 
-from cornerwave.ledger._chains import EditionLine, Entry, Holding
+from cornerwave.ledger._chains import Act, EditionLine, Entry, Holding
 from cornerwave.ledger._files import KeyRun, SeenKeys, remove_leftovers, work_folder
 from cornerwave.ledger._key import Key
 from cornerwave.ledger._ledger import Ledger, State, closed_message
@@ -21,6 +21,7 @@ from cornerwave.ledger._records import Access, Record, Records, check_name, now
 
 __all__ = [
     "Access",
+    "Act",
     "EditionLine",
     "Entry",
     "Holding",

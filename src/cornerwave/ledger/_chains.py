@@ -3,6 +3,7 @@
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any, NotRequired, TypedDict
 
 from cornerwave import sizes
@@ -16,14 +17,17 @@ from cornerwave.reuse import Relation, Repeat, TableMarks, related, repeated
 from cornerwave.spec import CopySpec
 
 VAULT_CHAIN = "vault"
-HOLDING, UNREGISTERED, RENAMED, MOVED, EDITION = (
+HOLDING, UNREGISTERED, RENAMED, MOVED, EDITION, ACT = (
     "holding",
     "unregistration",
     "renaming",
     "move",
     "edition",
+    "act",
 )
 MARKS = "marks"
+NOBODY = ""
+"""The recipient of lines about owners, which an index finds apart from what a dataset is."""
 # Each line, and the mac of the one before it.
 _LINES = (
     f"SELECT {', '.join(f'line.{name}' for name in LINE.columns)}, previous.mac "
@@ -92,6 +96,16 @@ class Holding:
     since: str
 
 
+@dataclass(frozen=True)
+class Act:
+    """What an owner did, when and under which name; `about` is a dataset, '' for the vault."""
+
+    at: str
+    who: str
+    what: str
+    about: str
+
+
 class Chains:
     """The chains of a ledger within one transaction; all that is read of them is checked."""
 
@@ -126,6 +140,8 @@ class Chains:
         """
         names: dict[str, str] = {}
         for line in self.lines(vault):
+            if line.kind == ACT:
+                continue
             stated = json.loads(vault.read(line))
             if line.kind == UNREGISTERED:
                 del names[stated["id"]]
@@ -217,6 +233,12 @@ class Chains:
         _, *stated = longer.row
         self.connection.run(_RESTATE, *stated, chain.id)
 
+    def acts(self, chain: Chain) -> Iterator[Act]:
+        """Yield what owners did, as a chain states it."""
+        for line in self.lines_of(chain, {NOBODY}):
+            stated = json.loads(chain.read(line))
+            yield Act(line.at, stated["who"], stated["what"], chain.name)
+
     def attached(self, chain: Chain, entry: Entry, name: str, mac: str) -> bytes:
         """Return a content as an entry knows it. Raises VaultError if it was replaced since."""
         try:
@@ -233,6 +255,14 @@ class Chains:
         mac = entry.editions[-1]["macs"][MARKS]
         marks: list[str] = json.loads(self.attached(chain, entry, MARKS, mac))
         return marks
+
+
+def act_draft(who: str, what: str) -> list[Draft]:
+    """Return the line of what an owner did now; none without a name."""
+    # Acts of several chains are shown in the order of their times, which need fine ones.
+    at = datetime.now(UTC).isoformat(timespec="microseconds")
+    stated = json.dumps({"who": who, "what": what}, sort_keys=True)
+    return [Draft(at, ACT, NOBODY, stated)] if who else []
 
 
 def holdings_in(chain: Chain, lines: Iterable[Line]) -> Iterator[Holding]:

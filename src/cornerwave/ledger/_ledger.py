@@ -4,6 +4,7 @@
     a dataset's chain        line 1: what registration froze; then a line per holding, and for
                              a new edition, a new place of a source, a new name, the end of
                              releases
+    both                     after them what an owner did who has stated a name: `acts`
 
 A copy depends on source, key and level alone. Losing the ledger loses the record of who holds
 what, and never changes the noise. Appending checks the chain's row and its last line and
@@ -12,7 +13,7 @@ costs one line; only what reads a whole chain checks the whole of it.
 
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
@@ -38,17 +39,19 @@ from cornerwave.ledger._chains import (
     RENAMED,
     UNREGISTERED,
     VAULT_CHAIN,
+    Act,
     Chains,
     EditionLine,
     Entry,
     Holding,
+    act_draft,
     check_named,
     check_new,
     check_rows_new,
     holdings_in,
     late,
 )
-from cornerwave.ledger._database import CHAIN, LEDGER_FORMAT, VAULT, Database
+from cornerwave.ledger._database import CHAIN, LEDGER_FORMAT, VAULT, Connection, Database
 from cornerwave.ledger._key import Key
 from cornerwave.ledger._postgresql import PostgreSQL
 from cornerwave.ledger._records import Records
@@ -73,9 +76,11 @@ class Ledger:
     All raise LedgerDamaged if what they read was changed by anyone without the key.
     """
 
-    def __init__(self, database: Database, key: Key) -> None:
+    def __init__(self, database: Database, key: Key, who: str = "") -> None:
+        """`who` is the owner whose name stands with what is written; '' for none."""
         self._database = database
         self._key = key
+        self.who = who
 
     @classmethod
     def create(cls, place: Path | str, key: Key) -> "Ledger":
@@ -118,6 +123,10 @@ class Ledger:
         with self._database.writing() as connection:
             yield Chains(connection, self._database, self._key)
 
+    def under(self, who: str) -> "Ledger":
+        """Return this ledger, for what an owner of this name does."""
+        return Ledger(self._database, self._key, who)
+
     def disconnect(self) -> None:
         """Close the connections that are kept open for `states` and `records`."""
         self._database.close()
@@ -125,7 +134,20 @@ class Ledger:
     @property
     def records(self) -> Records:
         """What is kept beside the chains."""
-        return Records(self._database, self._key.child("records", b""))
+        return Records(self._database, self._key.child("records", b""), note=self._note)
+
+    def _note(self, connection: Connection, what: str) -> None:
+        """Write what the owner does about the vault, in the transaction in which it is done."""
+        if self.who:
+            chains = Chains(connection, self._database, self._key)
+            chains.append(chains.vault(lock=True), act_draft(self.who, what))
+
+    def acts(self) -> list[Act]:
+        """Return what owners did under their names, the oldest first."""
+        with self._reading() as chains:
+            vault = chains.vault()
+            known = [vault, *chains.datasets(vault)]
+            return sorted((act for c in known for act in chains.acts(c)), key=lambda act: act.at)
 
     def register(self, entry: Entry, attachments: Mapping[str, bytes] | None = None) -> Entry:
         """Record a dataset, and return the entry that the ledger has from now on.
@@ -153,7 +175,8 @@ class Ledger:
         macs = {name: attach(chains.connection, chain, name, c) for name, c in kept.items()}
         entry = replace(entry, macs=macs)
         stated = {name: value for name, value in asdict(entry).items() if name != "editions"}
-        chains.append(chain, [Draft(at, "registration", None, _json(stated))])
+        done = act_draft(self.who, "registered")
+        chains.append(chain, [Draft(at, "registration", None, _json(stated)), *done])
         listed = _json({"id": entry.id, "name": entry.name})
         chains.append(vault, [Draft(at, "dataset", None, listed)])
         return entry
@@ -214,7 +237,8 @@ class Ledger:
             contents = {**attachments, MARKS: _json(list(marks)).encode()}
             macs = {name: attach(chains.connection, chain, name, c) for name, c in contents.items()}
             at = _now()
-            chains.append(chain, [Draft(at, EDITION, None, _json({**line, "macs": macs}))])
+            done = act_draft(self.who, f"added edition {line['edition']} ({line['kind']})")
+            chains.append(chain, [Draft(at, EDITION, None, _json({**line, "macs": macs})), *done])
             added: EditionLine = {**line, "macs": macs, "at": at}
             return replace(there, editions=(*there.editions, added))
 
@@ -263,7 +287,8 @@ class Ledger:
                 )
             chains.remove(chain)
             gone = {"id": chain.id, "name": chain.name, "macs": [line.mac for line in lines]}
-            chains.append(vault, [Draft(_now(), UNREGISTERED, None, _json(gone))])
+            done = act_draft(self.who, f"unregistered {chain.name}")
+            chains.append(vault, [Draft(_now(), UNREGISTERED, None, _json(gone)), *done])
 
     def close(self, dataset: str) -> str:
         """End the releases of a dataset, and return since when; what was released stays."""
@@ -271,7 +296,8 @@ class Ledger:
             chain = chains.chain(dataset, lock=True)
             if not chain.closed:
                 chain = replace(chain, closed=_now())
-                chains.append(chain, [Draft(chain.closed, "closing", None, "{}")])
+                done = act_draft(self.who, "closed")
+                chains.append(chain, [Draft(chain.closed, "closing", None, "{}"), *done])
             return chain.closed
 
     def rename(self, dataset: str, name: str) -> None:
@@ -287,8 +313,11 @@ class Ledger:
                     f"there is a dataset {known[0]!r} already; choose another name"
                 )
             for dataset, name in sorted(names.items()):
-                chain = replace(chains.chain(dataset, lock=True), name=name)
-                chains.append(chain, [Draft(_now(), RENAMED, None, _json({"name": name}))])
+                old = chains.chain(dataset, lock=True)
+                chain = replace(old, name=name)
+                done = act_draft(self.who, f"renamed, from {old.name}")
+                renamed = Draft(_now(), RENAMED, None, _json({"name": name}))
+                chains.append(chain, [renamed, *done])
                 listed = _json({"id": chain.id, "name": name})
                 chains.append(chains.vault(lock=True), [Draft(_now(), RENAMED, None, listed)])
 
@@ -330,17 +359,33 @@ class Ledger:
         others = f"it has {', '.join(sorted(known))}" if known else "it is empty; register first"
         raise NoSuchDataset(f"the vault has no dataset {name!r}; {others}{nearest(name, known)}")
 
-    def hold(self, dataset: str, copies: Iterable[tuple[str, CopySpec]]) -> None:
+    def hold(
+        self,
+        dataset: str,
+        copies: Iterable[tuple[str, CopySpec]],
+        *,
+        permit: Callable[[Records], None] | None = None,
+    ) -> None:
         """Record who is about to hold copies of a dataset, given by its id.
 
         A copy that is recorded already (same recipient, same canonical JSON of its spec) is not
         written again.
         """
-        self.hold_all({dataset: copies})
+        self.hold_all({dataset: copies}, permit=permit)
 
-    def hold_all(self, copies: Mapping[str, Iterable[tuple[str, CopySpec]]]) -> None:
-        """Record who is about to hold copies of several datasets, all or none of them."""
+    def hold_all(
+        self,
+        copies: Mapping[str, Iterable[tuple[str, CopySpec]]],
+        *,
+        permit: Callable[[Records], None] | None = None,
+    ) -> None:
+        """Record who is about to hold copies of several datasets, all or none of them.
+
+        `permit` looks at the records in the same transaction, and raises what is in the way.
+        """
         with self._writing() as chains:
+            if permit is not None:
+                permit(self.records.within(chains.connection))
             for dataset in sorted(copies):  # one order, so that none waits for another
                 self._hold(chains, dataset, copies[dataset])
 
@@ -355,7 +400,9 @@ class Ledger:
         if drafts and chain.closed:
             raise DatasetClosed(closed_message(chain.name, chain.closed))
         if drafts:
-            chains.append(chain, drafts)
+            to = dict.fromkeys(draft.recipient for draft in drafts)
+            done = act_draft(self.who, f"released to {', '.join(map(str, to))}")
+            chains.append(chain, [*drafts, *done])
 
     def holdings(self, dataset: str) -> list[Holding]:
         """Return who holds copies of a dataset, given by its id, in the order of the chain."""

@@ -8,7 +8,7 @@ has the grants of that day.
 import json
 import secrets
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import astuple, dataclass
 from datetime import UTC, datetime
@@ -45,9 +45,20 @@ class Access:
 class Records:
     """The records of a vault; every method is a transaction unless within `together`."""
 
-    def __init__(self, database: Database, key: Key, connection: Connection | None = None) -> None:
-        """`key` is used for records alone; within a `connection`, all is one transaction."""
+    def __init__(
+        self,
+        database: Database,
+        key: Key,
+        connection: Connection | None = None,
+        *,
+        note: Callable[[Connection, str], None],
+    ) -> None:
+        """`key` is used for records alone; within a `connection`, all is one transaction.
+
+        `note` writes to the vault's chain what an owner does, if the owner has a name.
+        """
         self._database, self._key, self._open = database, key, connection
+        self._note = note
 
     @contextmanager
     def together(self) -> Iterator["Records"]:
@@ -56,7 +67,11 @@ class Records:
         Nobody else writes meanwhile, in this or another process: what was read stays true.
         """
         with self._writing() as connection:
-            yield Records(self._database, self._key, connection)
+            yield self.within(connection)
+
+    def within(self, connection: Connection) -> "Records":
+        """Return the records as part of a transaction of the ledger."""
+        return Records(self._database, self._key, connection, note=self._note)
 
     def find(
         self, kind: str, *, id: str | None = None, of: str | Sequence[str] | None = None
@@ -85,6 +100,11 @@ class Records:
         """Remove a record; nothing happens if there is none."""
         with self._writing() as connection:
             connection.delete(RECORD, "kind = ? AND id = ?", kind, id)
+
+    def note(self, what: str) -> None:
+        """Write to the vault's chain what the owner does by this transaction, in words."""
+        with self._writing() as connection:
+            self._note(connection, what)
 
     def log(self, lines: Iterable[Access]) -> None:
         """Append to the access log."""

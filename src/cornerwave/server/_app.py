@@ -137,7 +137,7 @@ def application(
     `allowed` are the folders that tables may be registered from in the console, `clock` gives the
     time by which grants, tokens, addresses and sessions end.
     """
-    limits = limits or ClientLimits()
+    limits, vault = limits or ClientLimits(), vault.under("")  # recipients fetch, no owner releases
     service = Service(vault, cache_bytes=cache_bytes, limits=limits, clock=clock)
 
     @asynccontextmanager

@@ -12,8 +12,8 @@ from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
-from cornerwave.access import ANYBODY, ANYBODY_KNOWN, LIVE, OPEN, Grant
-from cornerwave.errors import CornerwaveError, LedgerDamaged, LevelError
+from cornerwave.access import ANYBODY, ANYBODY_KNOWN, APPROVER, LIVE, OPEN, VIEWER, Grant
+from cornerwave.errors import ApprovalNeeded, CornerwaveError, LedgerDamaged, LevelError
 from cornerwave.ledger import Access, now
 from cornerwave.levels import LINEAR, Level
 from cornerwave.outlook import explained
@@ -21,8 +21,11 @@ from cornerwave.server._page import (
     PREFIX,
     Fields,
     Ticked,
+    acting,
+    approvals_of,
     go,
     page,
+    permits,
     router,
     signed_in,
     status_of,
@@ -34,6 +37,8 @@ from cornerwave.vault import Dataset, Vault
 pages = router(signed_in)
 MOST_DOWNLOADS, SEARCHED_FOR_DOWNLOADS = 20, 5000
 """Downloads of a dataset that are shown, and lines of the access log that are searched for them."""
+MOST_ACTS = 200
+"""What owners did last, of which so much is shown."""
 ROLES = {
     "perturbed": "noise",
     "category": "category",
@@ -81,6 +86,7 @@ def datasets(request: Request) -> Response:
             (name, [(each, ladder(request, each), count[each.id]) for each in tables])
             for name, tables in groupby(known, key=family_name)
         ],
+        proposals=approvals_of(request).waiting(),
         elsewhere=[each for each in waiting if each.dataset not in {one.id for one in known}],
         allowed=bool(request.app.state.allowed),
     )
@@ -119,6 +125,8 @@ def dataset_page(
             for each in reversed(sharing.grants(dataset=dataset.id))
         ],
         recipients=[*sharing.recipients(), ANYBODY_KNOWN, ANYBODY],
+        proposals=approvals_of(request).waiting(datasets=[dataset.id]),
+        below=approvals_of(request).below,
         requests=sharing.waiting(
             datasets=[each.id for each in linked_with(service_of(request).vault, dataset)]
         ),
@@ -133,7 +141,7 @@ def dataset_page(
 def linked_with(vault: Vault, dataset: Dataset) -> list[Dataset]:
     """Return a dataset and the tables that it is linked with."""
     name = family_name(dataset)
-    return list(vault.linked(name).tables.values()) if name else [dataset]
+    return list(vault.linked(name).tables.values()) if name else [vault.dataset(dataset.name)]
 
 
 @pages.post("/datasets/{id}/grant")
@@ -141,7 +149,7 @@ def grant(request: Request, dataset: ThisDataset, ticked: Ticked) -> Response:
     """Permit a recipient a level."""
     fields = {name: values[-1] for name, values in ticked.items()}
     try:
-        sharing, recipient = service_of(request).sharing, fields.get("recipient", "")
+        sharing, recipient = acting(request), fields.get("recipient", "")
         privacy, until = _share(fields.get("privacy", "")), fields.get("until") or None
         against = fields.get("against", LINEAR)
         if name := family_name(dataset):
@@ -155,6 +163,8 @@ def grant(request: Request, dataset: ThisDataset, ticked: Ticked) -> Response:
                 round=ticked.get("round", ()),
                 against=against,
             )
+    except ApprovalNeeded:
+        return go(f"/datasets/{dataset.id}")  # which shows what waits
     except CornerwaveError as error:
         return dataset_page(request, dataset, privacy=fields.get("privacy", ""), error=error)
     return go(f"/datasets/{dataset.id}")
@@ -164,35 +174,46 @@ def grant(request: Request, dataset: ThisDataset, ticked: Ticked) -> Response:
 def revoke(request: Request, dataset: ThisDataset, fields: Fields) -> Response:
     """End what a recipient may fetch."""
     name = family_name(dataset) or dataset.name
-    service_of(request).sharing.revoke(name, fields.get("recipient", ""))
+    acting(request).revoke(name, fields.get("recipient", ""))
     return go(f"/datasets/{dataset.id}")
 
 
 @pages.post("/datasets/{id}/answer")
+@permits(APPROVER)
 def answer(request: Request, dataset: ThisDataset, fields: Fields) -> Response:
     """Approve a request, perhaps at another level, or decline it."""
     declined = fields.get("act") != "approve"
     text = fields.get("privacy", "")
     try:
         changed = text != fields.get("asked")
-        service_of(request).sharing.answer(
+        acting(request).answer(
             fields.get("request", ""),
             privacy=_share(text) if changed and not declined else None,
             until=fields.get("until") or None,
             decline=declined,
             words=fields.get("words", ""),
         )
+    except ApprovalNeeded:
+        return go(f"/datasets/{dataset.id}")
     except CornerwaveError as error:
         return dataset_page(request, dataset, error=error)
     return go(f"/datasets/{dataset.id}")
 
 
+@pages.post("/second")
+@permits(APPROVER)
+def decide(request: Request, fields: Fields) -> Response:
+    """Approve what waits for a second person, or decline it."""
+    approve = fields.get("act") == "approve"
+    approvals_of(request).decide(fields.get("proposal", ""), approve=approve)
+    return go("")
+
+
 @pages.post("/decline")
+@permits(APPROVER)
 def decline(request: Request, fields: Fields) -> Response:
     """Decline a request for a dataset that does not exist."""
-    service_of(request).sharing.answer(
-        fields.get("request", ""), decline=True, words=fields.get("words", "")
-    )
+    acting(request).answer(fields.get("request", ""), decline=True, words=fields.get("words", ""))
     return go("")
 
 
@@ -216,6 +237,7 @@ def ledger(request: Request) -> Response:
 
 
 @pages.post("/ledger")
+@permits(VIEWER)
 def check_heads(request: Request, fields: Fields) -> Response:
     """Check that heads which were kept elsewhere are still part of the ledger."""
     lines = [line for line in fields.get("heads", "").splitlines() if line.strip()]
@@ -250,10 +272,12 @@ def _ledger(request: Request, *, heads: str = "", result: str = "", error: str =
     except LedgerDamaged as damage:
         damaged = str(damage)
     lines = sum(int(head.rsplit(":", 2)[1]) for _, head, _ in chains)
+    acts = [] if damaged else vault.acts()
     return page(
         request,
         "ledger.html",
         chains=chains,
+        acts=acts[: -MOST_ACTS - 1 : -1],
         lines=lines,
         damaged=damaged,
         heads=heads,

@@ -1,14 +1,16 @@
 """The console's pages: templates, errors in words, who may see them, and signing in.
 
-A page is for the owner alone and is never kept by a browser. Forms are taken from the console's
-own pages only: browsers send where a request comes from (Sec-Fetch-Site, or Origin).
+A page is for owners alone and is never kept by a browser. Each role may do what `permits` states of
+a route: by default every owner sees a page, and only the role of an owner sends a form. Forms are
+taken from the console's own pages only: browsers send where a request comes from (Sec-Fetch-Site,
+or Origin).
 """
 
 import hashlib
 import ipaddress
 from collections.abc import Callable, Coroutine, Mapping
 from importlib.resources import files
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
 from fastapi import APIRouter, Depends
@@ -20,6 +22,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
+from cornerwave.access import APPROVER, FIRST, OWNER, VIEWER, Approvals, Person, Sharing
 from cornerwave.choices import DECLARED
 from cornerwave.document import ShareRow
 from cornerwave.documents import share_strip, style_sheet
@@ -147,16 +150,53 @@ def cookie_of(request: Request) -> str:
 
 
 def sign_in_of(request: Request) -> SignIn:
-    """Return how the owner of this service signs in."""
+    """Return how the owners of this service sign in."""
     signing_in: SignIn = request.app.state.sign_in
     return signing_in
 
 
+Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
+
+
+def permits(role: str) -> Callable[[Endpoint], Endpoint]:
+    """Return what marks a route as one for a role, and for those that may do more."""
+
+    def marked(endpoint: Endpoint) -> Endpoint:
+        endpoint.least_role = role  # type: ignore[attr-defined]
+        return endpoint
+
+    return marked
+
+
 def signed_in(request: Request) -> None:
-    """Raise SignInNeeded without a session."""
-    if not sign_in_of(request).is_live(request.cookies.get(cookie_of(request), "")):
+    """Raise SignInNeeded without a session, AccessDenied for a role that may not do this."""
+    person = sign_in_of(request).person(request.cookies.get(cookie_of(request), ""))
+    if person is None:
         raise SignInNeeded
-    request.state.who = "owner"
+    request.state.who, request.state.person = person.name, person
+    reads = request.method in ("GET", "HEAD")
+    default = VIEWER if reads else OWNER
+    role = getattr(request.scope["endpoint"], "least_role", default)
+    if not person.may(role):
+        raise AccessDenied(f"this needs the role {role}; {person.name} has the role {person.role}")
+
+
+def person_of(request: Request) -> Person | None:
+    """Return who is signed in; None for nobody."""
+    person: Person | None = getattr(request.state, "person", None)
+    return person
+
+
+def approvals_of(request: Request) -> Approvals:
+    """Return what waits for a second person, for what the person decides who is signed in."""
+    sharing = acting(request)
+    return Approvals(sharing.vault, clock=sharing.clock)
+
+
+def acting(request: Request) -> Sharing:
+    """Return who may have what, for what the person does who is signed in."""
+    sharing = service_of(request).sharing
+    return Sharing(sharing.vault.under(request.state.who), clock=sharing.clock)
 
 
 async def _fields(request: Request) -> dict[str, str]:
@@ -180,8 +220,13 @@ Ticked = Annotated[dict[str, list[str]], Depends(_ticked)]
 
 def page(request: Request, template: str, *, status: int = 200, **shown: Any) -> Response:
     """Return a page."""
+    person = person_of(request)
     text = _templates.get_template(template).render(
-        here=request.url.path, signed=getattr(request.state, "who", "") == "owner", **shown
+        here=request.url.path,
+        me=person,
+        may_change=person is not None and person.may(OWNER),
+        may_answer=person is not None and person.may(APPROVER),
+        **shown,
     )
     return HTMLResponse(text, status, headers={"Cache-Control": "no-store"})
 
@@ -334,9 +379,9 @@ def static(request: Request, name: str) -> Response:
 @outside.get("/welcome")
 def welcome(request: Request, link: str = "") -> Response:
     """Ask for a password, by the link that the service printed."""
-    if not sign_in_of(request).is_link(link):
+    if (name := sign_in_of(request).link_of(link)) is None:
         raise AccessDenied(USED)
-    return page(request, "welcome.html", link=link, least=LEAST_LETTERS, error="")
+    return page(request, "welcome.html", name=name, link=link, least=LEAST_LETTERS, error="")
 
 
 @outside.post("/welcome")
@@ -347,32 +392,39 @@ def set_password(request: Request, fields: Fields) -> Response:
         _check_twice(fields)
         password = sign_in_of(request).use_link(link, fields.get("password", ""))
     except VaultError as error:
-        shown = {"link": link, "least": LEAST_LETTERS, "error": str(error)}
+        name = sign_in_of(request).link_of(link)
+        shown = {"name": name, "link": link, "least": LEAST_LETTERS, "error": str(error)}
         return page(request, "welcome.html", status=400, **shown)
     return _let_in(request, PREFIX, password)
 
 
 @outside.get("/sign-in")
 def ask_password(request: Request, next: str = PREFIX) -> Response:
-    """Ask for the password."""
+    """Ask for the name and the password."""
+    return _sign_in_page(request, _within(next))
+
+
+def _sign_in_page(request: Request, target: str, name: str = "", error: str = "") -> Response:
+    shown = {"next": target, "name": name or FIRST, "error": error}
     known = sign_in_of(request).has_password
-    return page(request, "sign_in.html", next=_within(next), known=known, error="")
+    return page(request, "sign_in.html", status=403 if error else 200, known=known, **shown)
 
 
 @outside.post("/sign-in")
 def sign_in(request: Request, fields: Fields) -> Response:
     """Begin a session for who knows the password."""
     signing_in, target = sign_in_of(request), _within(fields.get("next", ""))
+    name = fields.get("username", "").strip() or FIRST
     try:
         with signing_in.counted(address_of(request)):
-            password = signing_in.check(fields.get("password", ""))
+            password = signing_in.check(fields.get("password", ""), name=name)
     except AccessDenied as error:
-        shown = {"next": target, "known": True, "error": str(error)}
-        return page(request, "sign_in.html", status=403, **shown)
+        return _sign_in_page(request, target, name, str(error))
     return _let_in(request, target, password)
 
 
 @inside.post("/sign-out")
+@permits(VIEWER)
 def sign_out(request: Request) -> Response:
     """End the session."""
     name = cookie_of(request)
@@ -389,13 +441,16 @@ def ask_new_password(request: Request) -> Response:
 
 
 @inside.post("/password")
+@permits(VIEWER)
 def change_password(request: Request, fields: Fields) -> Response:
     """Change the password; every other session ends."""
     signing_in = sign_in_of(request)
     try:
         _check_twice(fields)
         with signing_in.counted(address_of(request)):
-            password = signing_in.change(fields.get("old", ""), fields.get("password", ""))
+            password = signing_in.change(
+                fields.get("old", ""), fields.get("password", ""), name=request.state.who
+            )
     except TooManyRequests:
         raise
     except (AccessDenied, VaultError) as error:

@@ -12,7 +12,16 @@ from starlette.responses import Response, StreamingResponse
 from cornerwave.access import LIVE, MOST_DAYS, MOST_WORDS, Sharing, profile_text
 from cornerwave.errors import CornerwaveError, NoSuchRecipient, VaultError
 from cornerwave.ledger import Access, now
-from cornerwave.server._page import Fields, go, page, router, signed_in, status_of, words_of
+from cornerwave.server._page import (
+    Fields,
+    acting,
+    go,
+    page,
+    router,
+    signed_in,
+    status_of,
+    words_of,
+)
 from cornerwave.server._replies import base_url, service_of
 
 pages = router(signed_in)
@@ -53,7 +62,7 @@ def add(request: Request, fields: Fields) -> Response:
     """Add a recipient."""
     name = fields.get("name", "").strip()
     try:
-        service_of(request).sharing.add(name, note=fields.get("note", "")[:MOST_WORDS])
+        acting(request).add(name, note=fields.get("note", "")[:MOST_WORDS])
     except CornerwaveError as error:
         return _recipients(request, error)
     return go("/recipient", name=name)
@@ -94,7 +103,7 @@ def _recipient(request: Request, name: str, error: CornerwaveError | None = None
 @pages.post("/recipient/remove")
 def remove(request: Request, fields: Fields) -> Response:
     """Remove a recipient: grants and tokens end, the ledger keeps what they hold."""
-    service_of(request).sharing.remove(fields.get("name", ""))
+    acting(request).remove(fields.get("name", ""))
     return go("/recipients")
 
 
@@ -104,7 +113,7 @@ def new_token(request: Request, fields: Fields) -> Response:
     name, text = fields.get("name", ""), fields.get("days", "")
     try:
         days = int(text) if text.isdecimal() and len(text) < 6 else 0
-        token = service_of(request).sharing.new_token(name, days=days)
+        token = acting(request).new_token(name, days=days)
     except NoSuchRecipient:
         raise
     except VaultError as error:
@@ -118,7 +127,8 @@ def new_token(request: Request, fields: Fields) -> Response:
 def end_token(request: Request, fields: Fields) -> Response:
     """End a token."""
     name = fields.get("name", "")
-    _known(request, name).end_token(name, fields.get("token", ""))
+    _known(request, name)
+    acting(request).end_token(name, fields.get("token", ""))
     return go("/recipient", name=name)
 
 

@@ -18,6 +18,7 @@ from fastapi import Depends
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
+from cornerwave.access import OWNER
 from cornerwave.choices import Choices
 from cornerwave.columns import decide, is_number, listed
 from cornerwave.errors import CornerwaveError, SourceError, collecting_warnings, discreet
@@ -29,8 +30,10 @@ from cornerwave.server._page import (
     MOST_FIELDS,
     Fields,
     Ticked,
+    acting,
     go,
     page,
+    permits,
     router,
     signed_in,
     words_of,
@@ -73,6 +76,7 @@ Uploaded = Annotated[dict[str, str], Depends(_uploaded)]
 
 
 @pages.get("/register")
+@permits(OWNER)
 def choose(request: Request) -> Response:
     """List the tables in the allowed folders."""
     allowed: Sequence[Path] = request.app.state.allowed
@@ -81,6 +85,7 @@ def choose(request: Request) -> Response:
 
 
 @pages.get("/register/columns")
+@permits(OWNER)
 def columns(request: Request, path: str = "") -> Response:
     """Inspect a table, and ask what shall happen to each column."""
     return _form(request, _within(request, path))
@@ -118,7 +123,7 @@ def register(request: Request, ticked: Ticked) -> Response:
             return _download(path, source, choices)
         how = Registration(choices, unrelated=unrelated, dry_run=act == "try")
         with collecting_warnings() as notes:
-            vault = service_of(request).vault
+            vault = acting(request).vault
             made = vault.register_as(stated.get("name", "").strip(), source, how)
     except CornerwaveError as error:
         return _form(request, path, stated, error, unrelated, together)
@@ -241,7 +246,8 @@ def grow(request: Request, dataset: ThisDataset, fields: Fields) -> Response:
     """Append rows, or take a new state of the whole table, from an allowed folder."""
     try:
         path = _within(request, fields.get("path", ""))
-        take = dataset.update if fields.get("act") == "update" else dataset.append
+        mine = acting(request).vault.dataset(dataset.name)
+        take = mine.update if fields.get("act") == "update" else mine.append
         with collecting_warnings() as notes:
             made = take(path)
     except CornerwaveError as error:
@@ -259,7 +265,7 @@ def schema_of(dataset: ThisDataset) -> Response:
 @pages.post("/datasets/{id}/close")
 def close(request: Request, dataset: ThisDataset) -> Response:
     """End the releases of a dataset, and of the tables that it is linked with."""
-    for each in linked_with(service_of(request).vault, dataset):
+    for each in linked_with(acting(request).vault, dataset):
         each.close()
     return go(f"/datasets/{dataset.id}")
 
@@ -268,7 +274,7 @@ def close(request: Request, dataset: ThisDataset) -> Response:
 def unregister(request: Request, dataset: ThisDataset) -> Response:
     """Forget a dataset of which nothing was released."""
     try:
-        service_of(request).vault.unregister(dataset.name)
+        acting(request).vault.unregister(dataset.name)
     except CornerwaveError as error:
         return dataset_page(request, dataset, error=error)
     return go("")

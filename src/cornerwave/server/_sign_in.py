@@ -1,7 +1,7 @@
-"""How the owner signs in: a password that only they have set, and sessions in cookies.
+"""How owners sign in: each by a password that only they have set, and sessions in cookies.
 
-    first_link      where to set the password, once; None if it is set
-    SignIn          the password, the link, the sessions and the wrong tries of a vault
+    first_link      where the first owner sets the password, once; None if it is set
+    SignIn          the passwords, the links, the sessions and the wrong tries of a vault
 
 There is no default password. Of it an argon2id hash is kept, of the link and of each session an
 HMAC, as sealed rows beside the ledger: every process of a service knows them. What depends on such
@@ -9,44 +9,40 @@ a row reads it again in the transaction that acts on it, so that of many who com
 the link, and no more try passwords than may.
 """
 
-import hashlib
-import hmac
 import secrets
 import threading
 import unicodedata
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
-from urllib.parse import urlencode
 
 from argon2 import PasswordHasher
 from argon2.exceptions import VerifyMismatchError
 
+from cornerwave.access import FIRST, PASSWORD, SESSION, Owners, Person, link_at, people
 from cornerwave.errors import AccessDenied, TooManyRequests, VaultError
 from cornerwave.ledger import Record, Records, now
 from cornerwave.server._limits import ClientLimits
 from cornerwave.vault import Vault
 
 LEAST_LETTERS, MOST_LETTERS = 12, 256
-SESSION_HOURS, LINK_HOURS = 12, 24
-WELCOME = "/console/welcome"
-OWNER, PASSWORD, LINK, SESSION, TRY = "owner", "password", "link", "session", "try"
-USED = "this link was used or has expired; start the service again for a new one"
+SESSION_HOURS = 12
+TRY = "try"
+USED = "this link was used or has expired; ask an owner for a new one, or start the service again"
+WRONG = "this is not the password"
 
 
 def first_link(vault: Vault, base_url: str, *, again: bool = False) -> str | None:
-    """Return an address at which the owner sets their password, once, within LINK_HOURS.
+    """Return an address at which the first owner sets a password, once, within LINK_HOURS.
 
     None if it is set, unless `again`: then the link replaces a password that was lost.
     """
-    signing_in = SignIn(vault)
-    if signing_in.has_password and not again:
-        return None
-    return f"{base_url.rstrip('/')}{WELCOME}?{urlencode({'link': signing_in.new_link()})}"
+    secret = Owners(vault).first_link(again=again)
+    return None if secret is None else link_at(base_url, secret)
 
 
 class SignIn:
-    """The password, the one-time link, the sessions and the wrong tries of a vault."""
+    """The passwords, the one-time links, the sessions and the wrong tries of a vault."""
 
     def __init__(
         self,
@@ -58,61 +54,46 @@ class SignIn:
     ) -> None:
         """`clock` gives the time by which links, sessions and tries end."""
         self._records = vault.records
-        self._secret = vault.secret("sign in")
+        self._owners = Owners(vault, clock=clock)
         self._limits, self._clock = limits or ClientLimits(), clock
         self._hasher = hasher or PasswordHasher()  # argon2id with 64 MiB, as RFC 9106 recommends
         self._one_at_a_time = threading.Lock()  # each hash takes 64 MiB
 
     @property
     def has_password(self) -> bool:
-        """Whether the owner has set a password."""
-        return bool(self._records.find(OWNER, id=PASSWORD))
+        """Whether anybody has set a password."""
+        return bool(self._records.find(PASSWORD))
 
-    def new_link(self) -> str:
-        """Return the secret of a new link; an older one ends."""
-        text, until = _random(), _written(self._clock() + timedelta(hours=LINK_HOURS))
-        content = {"mac": self._mac(LINK, text), "until": until}
-        self._records.put(Record(OWNER, LINK, "", _written(self._clock()), content))
-        return text
-
-    def is_link(self, text: str) -> bool:
-        """Return whether a link can still be used."""
-        return self._has_link(self._records, text)
-
-    def _has_link(self, records: Records, text: str) -> bool:
-        links = records.find(OWNER, id=LINK)
-        return bool(
-            links
-            and hmac.compare_digest(links[0].content["mac"], self._mac(LINK, text))
-            and self._clock() < datetime.fromisoformat(links[0].content["until"])
-        )
+    def link_of(self, text: str) -> str | None:
+        """Return for whom a link can still be used, None if it cannot."""
+        return self._owners.link_of(text)
 
     def use_link(self, text: str, password: str) -> Record:
         """Set the password by a link, which ends with it. Raises AccessDenied or VaultError."""
-        if not self.is_link(text):
+        if (name := self.link_of(text)) is None:
             raise AccessDenied(USED)
-        new = self._new_password(password)  # takes a while
+        new = self._new_password(name, password)  # takes a while
         with self._records.together() as records:
-            if not self._has_link(records, text):
+            if self._owners.link_of(text, records) != name:
                 raise AccessDenied(USED)
-            records.remove(OWNER, LINK)
+            records.remove("link", name)
             _set(records, new)
         return new
 
-    def change(self, old: str, password: str) -> Record:
-        """Change the password. Raises AccessDenied for a wrong old one."""
-        known = self.check(old)
-        new = self._new_password(password)
+    def change(self, old: str, password: str, *, name: str = FIRST) -> Record:
+        """Change somebody's password. Raises AccessDenied for a wrong old one."""
+        known = self.check(old, name=name)
+        new = self._new_password(name, password)
         with self._records.together() as records:
             _check_current(records, known)
             _set(records, new)
         return new
 
-    def _new_password(self, password: str) -> Record:
+    def _new_password(self, name: str, password: str) -> Record:
         plain = _checked(password)
         with self._one_at_a_time:
             hashed = self._hasher.hash(plain)
-        return Record(OWNER, PASSWORD, "", _written(self._clock()), {"hash": hashed})
+        return Record(PASSWORD, name, name, _written(self._clock()), {"hash": hashed})
 
     @contextmanager
     def counted(self, address: str) -> Iterator[None]:
@@ -120,7 +101,7 @@ class SignIn:
 
         Raises TooManyRequests after too many in too short a time, whichever process counted them.
         """
-        made = Record(TRY, _random(), self._mac(TRY, address), _written(self._clock()), {})
+        made = Record(TRY, _random(), self._owners.mac(TRY, address), _written(self._clock()), {})
         self._check_tries(self._records, made.of)  # who has to wait takes no lock
         with self._records.together() as records:
             for each in records.find(TRY):
@@ -146,16 +127,22 @@ class SignIn:
         seconds = timedelta(seconds=self._limits.wrong_password_seconds)
         return self._clock() < datetime.fromisoformat(tried.at) + seconds
 
-    def check(self, password: str) -> Record:
-        """Raise AccessDenied unless this is the password; return the row that it was kept in."""
-        passwords = self._records.find(OWNER, id=PASSWORD)
-        if not passwords or len(password) > MOST_LETTERS:
-            raise AccessDenied("this is not the password")
+    def check(self, password: str, *, name: str = FIRST) -> Record:
+        """Raise AccessDenied unless this is the password of somebody; return the row it is in.
+
+        A name without a password takes as long as a wrong password.
+        """
+        passwords = self._records.find(PASSWORD, id=name)
+        if len(password) > MOST_LETTERS:
+            raise AccessDenied(WRONG)
         try:
             with self._one_at_a_time:
+                if not passwords:
+                    self._hasher.hash(_plain(password))
+                    raise AccessDenied(WRONG)
                 self._hasher.verify(passwords[0].content["hash"], _plain(password))
         except VerifyMismatchError:
-            raise AccessDenied("this is not the password") from None
+            raise AccessDenied(WRONG) from None
         return passwords[0]
 
     def begin(self, password: Record) -> str:
@@ -172,40 +159,37 @@ class SignIn:
             records.put(
                 Record(
                     SESSION,
-                    self._mac(SESSION, text),
-                    OWNER,
+                    self._owners.mac(SESSION, text),
+                    password.id,
                     _written(self._clock()),
                     {"until": until},
                 )
             )
         return text
 
-    def is_live(self, session: str) -> bool:
-        """Return whether a session has begun and not ended."""
-        sessions = self._records.find(SESSION, id=self._mac(SESSION, session)) if session else []
-        return bool(sessions) and self._lasts(sessions[0])
+    def person(self, session: str) -> Person | None:
+        """Return who has begun a session that has not ended, as the ledger has them now."""
+        known = self._records.find(SESSION, id=self._owners.mac(SESSION, session))
+        live = [each.of for each in known if session and self._lasts(each)]
+        return people(self._records).get(live[0]) if live else None
 
     def _lasts(self, session: Record) -> bool:
         return self._clock() < datetime.fromisoformat(session.content["until"])
 
     def end(self, session: str) -> None:
         """End a session."""
-        self._records.remove(SESSION, self._mac(SESSION, session))
-
-    def _mac(self, purpose: str, text: str) -> str:
-        message = f"{purpose}/{text}".encode(errors="replace")
-        return hmac.new(self._secret, message, hashlib.sha256).hexdigest()
+        self._records.remove(SESSION, self._owners.mac(SESSION, session))
 
 
 def _set(records: Records, new: Record) -> None:
-    """Keep a new password; every session ends."""
+    """Keep a new password; every session of who has it ends."""
     records.put(new)
-    for each in records.find(SESSION):
+    for each in records.find(SESSION, of=new.of):
         records.remove(SESSION, each.id)
 
 
 def _check_current(records: Records, password: Record) -> None:
-    if records.find(OWNER, id=PASSWORD) != [password]:
+    if records.find(PASSWORD, id=password.id) != [password]:
         raise AccessDenied("the password was changed just now; sign in with the new one")
 
 

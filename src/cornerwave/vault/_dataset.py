@@ -1,6 +1,6 @@
 """A registered table: who holds which copy of it, and what may be released next."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import cached_property
@@ -22,7 +22,16 @@ from cornerwave.errors import (
     nearest,
     warn,
 )
-from cornerwave.ledger import Entry, Holding, Key, Ledger, check_name, closed_message, work_folder
+from cornerwave.ledger import (
+    Entry,
+    Holding,
+    Key,
+    Ledger,
+    Records,
+    check_name,
+    closed_message,
+    work_folder,
+)
 from cornerwave.levels import LATTICE, LINEAR, Level, Privacy, asked_for
 from cornerwave.noise import Past
 from cornerwave.privacy import Coalition, Moving, lowered
@@ -37,6 +46,7 @@ from cornerwave.vault._editions import grow
 from cornerwave.vault._other_rows import OtherRows
 from cornerwave.vault._parts import WORK, Parts, keep_batch, open_again
 from cornerwave.vault._release import Release, make_all
+from cornerwave.vault._second_person import Wanted, check_wanted
 from cornerwave.vault._updates import read_past, update_table
 
 
@@ -426,9 +436,33 @@ class Dataset:
         make_all([*zip(releases, paths, strict=True)], progress=progress)
         return paths
 
-    def hold(self, lines: Sequence[tuple[str, CopySpec]]) -> None:
-        """Record who is about to hold what: recipients, each with all that makes the bytes."""
-        self._ledger.hold(self.id, lines)
+    def hold(
+        self,
+        lines: Sequence[tuple[str, CopySpec]],
+        *,
+        permit: Callable[[Records], None] | None = None,
+    ) -> None:
+        """Record who is about to hold what: recipients, each with all that makes the bytes.
+
+        `permit` looks at the records in the same transaction, and raises what is in the way.
+        """
+        self._ledger.hold(self.id, lines, permit=permit)
+
+    def check_wanted(self, copies: Sequence[Wanted]) -> None:
+        """Raise ApprovalNeeded for copies, perhaps of several datasets, that others must approve.
+
+        What they wait for is written down.
+        """
+        check_wanted(self._ledger.records, self._ledger.who, copies)
+
+    def wanted(self, recipient: str, spec: CopySpec) -> Wanted | None:
+        """Return a copy that a recipient is to hold; None if they do, in any format."""
+        for held in self._ledger.held(self.id, recipient):
+            there = held.spec
+            if (there.level, there.rows) == (spec.level, spec.rows):
+                return None
+        noise, privacy = spec.level.noise, self.privacy_of(spec.level)
+        return Wanted(self.id, self.name, recipient, noise, privacy)
 
     def write_in_copies_order(
         self, path: Path, *, edition: int | None = None, batch: int | None = None
@@ -525,7 +559,9 @@ def rename_all(datasets: Mapping[str, Dataset]) -> None:
         each._entry, each.name = replace(each._entry, name=name), name
 
 
-def hold_all(lines: Sequence[tuple[Dataset, str, CopySpec]]) -> None:
+def hold_all(
+    lines: Sequence[tuple[Dataset, str, CopySpec]], *, permit: Callable[[Records], None]
+) -> None:
     """Record who is about to hold copies of several datasets of one vault, all or none."""
     ledger = lines[0][0]._ledger
-    ledger.hold_all({dataset.id: [(to, spec)] for dataset, to, spec in lines})
+    ledger.hold_all({dataset.id: [(to, spec)] for dataset, to, spec in lines}, permit=permit)

@@ -10,6 +10,7 @@ file, or the comment of a table.
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from cornerwave.errors import OutputError, OutputExists, discreet
@@ -17,7 +18,15 @@ from cornerwave.outputs import DUCKDB, ZIP, HiddenFolder, SharedSession, check_p
 from cornerwave.sources import Address, DatabaseAddress, Place, Progress, place_of, silent
 from cornerwave.spec import CopySpec, PartOf
 from cornerwave.vault._dataset import hold_all
-from cornerwave.vault._release import Release, check_places, made_at, make_all
+from cornerwave.vault._release import (
+    Release,
+    check_approved,
+    check_places,
+    made_at,
+    make_all,
+    wanted_of,
+)
+from cornerwave.vault._second_person import use_approvals
 
 FORMATS = ("parquet", "csv", "csv.gz", "arrow", "xlsx", "dta", "sav")
 META = ".meta.json"
@@ -38,9 +47,11 @@ def write_linked(
     if isinstance(path, DatabaseAddress) and path.file is not None and path.table is None:
         path = path.file
     if isinstance(path, DatabaseAddress):
+        check_approved(tables.values())
         return _in_schema(tables, path, force=force, progress=progress)
     if isinstance(path, Address):
         raise OutputError("linked tables are written to this machine or to PostgreSQL; copy them")
+    check_approved(tables.values())
     if format not in FORMATS:
         raise OutputError(f"{format!r} is not one of {', '.join(FORMATS)}")
     check_parent(path)
@@ -96,7 +107,10 @@ def _specs(tables: Mapping[str, Release], kind: str, format_: str) -> dict[str, 
 def _hold(tables: Mapping[str, Release], kind: str, format_: str) -> None:
     """Write down who is about to hold the copies."""
     specs = _specs(tables, kind, format_)
-    hold_all([(each.dataset, each.recipient, specs[table]) for table, each in tables.items()])
+    hold_all(
+        [(each.dataset, each.recipient, specs[table]) for table, each in tables.items()],
+        permit=partial(use_approvals, copies=wanted_of(tables.values())),
+    )
 
 
 def _check_replaced(path: Path, tables: list[str], *, force: bool) -> None:

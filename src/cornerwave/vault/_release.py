@@ -4,7 +4,7 @@ make      one pass over the source, by the recipe; nothing shows of a copy that 
 hold      the ledger states who holds it, and all that made its bytes; then the copy appears
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -38,6 +38,7 @@ from cornerwave.sources import (
 )
 from cornerwave.spec import CopyMetadata, CopySpec
 from cornerwave.spine.recipe import Recipe
+from cornerwave.vault._second_person import Wanted, use_approvals
 
 if TYPE_CHECKING:
     from cornerwave.vault._dataset import Dataset
@@ -119,6 +120,7 @@ class Release:
 
     def to_arrow(self) -> pa.Table:
         """Return the whole copy as an Arrow table, whose schema states how it was made."""
+        check_approved([self])
         with discreet():
             recipe, collected = _recipe([self]), _Collected()
             self.dataset.other_rows.add(recipe, self.rows)
@@ -213,6 +215,8 @@ def _write_copies(
     """
     if not copies:
         return []
+    if recorded:
+        check_approved([release for release, _ in copies])
     with discreet(), _made(copies, kind, make, force=force) as destinations:
         if recorded:
             _hold([release for release, _ in copies], [each.format for each in destinations])
@@ -301,11 +305,24 @@ def _recipe(releases: Sequence[Release]) -> Recipe:
     return releases[0].dataset.recipe([each.spec for each in releases], releases[0].rows)
 
 
+def check_approved(releases: Iterable[Release]) -> None:
+    """Raise ApprovalNeeded for copies that wait for a second person, before they are made."""
+    known = list(releases)
+    known[0].dataset.check_wanted(wanted_of(known))
+
+
+def wanted_of(releases: Iterable[Release]) -> list[Wanted]:
+    """Return the copies that recipients do not hold yet."""
+    found = (each.dataset.wanted(each.recipient, each.spec) for each in releases)
+    return [each for each in found if each is not None]
+
+
 def _hold(releases: Sequence[Release], formats: Sequence[str]) -> None:
     """Write down who is about to hold what, with all that makes its bytes."""
     dataset = releases[0].dataset
     dataset.hold(
-        [(each.recipient, each.written_as(f)) for each, f in zip(releases, formats, strict=True)]
+        [(each.recipient, each.written_as(f)) for each, f in zip(releases, formats, strict=True)],
+        permit=partial(use_approvals, copies=wanted_of(releases)),
     )
 
 

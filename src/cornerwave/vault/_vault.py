@@ -24,6 +24,7 @@ from cornerwave.errors import (
     discreet,
 )
 from cornerwave.ledger import (
+    Act,
     Entry,
     Key,
     Ledger,
@@ -331,6 +332,19 @@ class Vault:
 
     def _dataset(self, entry: Entry, source: Any = None) -> Dataset:
         return Dataset(entry, self._ledger, self._key, self.path, source)
+
+    def under(self, who: str) -> "Vault":
+        """Return this vault, for what an owner of this name does: the ledger states it."""
+        return Vault(self.path, self._key, self._ledger.under(who))
+
+    @property
+    def who(self) -> str:
+        """The name of the owner who works with it; '' for none."""
+        return self._ledger.who
+
+    def acts(self) -> list[Act]:
+        """Return what owners did under their names, the oldest first."""
+        return self._ledger.acts()
 
     @property
     def records(self) -> Records:
