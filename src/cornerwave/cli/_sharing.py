@@ -296,19 +296,38 @@ def serve(
         bool,
         typer.Option("--new-password", help="Print a link to set a new password for the console."),
     ] = False,
+    sign_in_header: Annotated[
+        str | None,
+        typer.Option(metavar="HEADER", help="A header by which a proxy states which owner it is."),
+    ] = None,
+    proxy: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ADDRESS", help="A proxy that --sign-in-header is believed from (repeatable)."
+        ),
+    ] = None,
     vault: VaultOption = None,
 ) -> None:
     """Serve copies to recipients, and the console to the owner."""
     try:
         import uvicorn
 
-        from cornerwave.server import application, first_link, settings
+        from cornerwave.server import SignInHeader, application, first_link, settings
     except ImportError:
         raise ExtraMissing(
             "the service needs packages that are not installed: pip install 'cornerwave[service]'"
         ) from None
+    if proxy and not sign_in_header:
+        raise VaultError("--proxy names who --sign-in-header is believed from; give both")
+    header = SignInHeader.of(sign_in_header, proxy or ()) if sign_in_header else None
     opened = open_vault(vault)
-    app = application(opened, cache_bytes=size_of(cache), public_url=url, allowed=allow or ())
+    app = application(
+        opened,
+        cache_bytes=size_of(cache),
+        public_url=url,
+        allowed=allow or (),
+        sign_in_header=header,
+    )
     scheme = "https" if certificate else "http"
     say(f"Serving {opened.path} on {url or f'{scheme}://{host}:{port}'}")
     if host not in ("127.0.0.1", "::1", "localhost") and not certificate and not url:

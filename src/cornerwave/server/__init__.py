@@ -15,6 +15,7 @@
 
 The console, for the owner in a browser:
 
+    _proxy          sign-in by a header, from proxies that are named
     _sign_in        password, one-time link, sessions
     _page           templates, errors as pages, who may see them, signing in and out
     _console        datasets, grants, requests, the ledger
@@ -32,11 +33,13 @@ checked for this very request.
 
 from cornerwave.server._app import application
 from cornerwave.server._limits import ClientLimits, settings
+from cornerwave.server._proxy import SignInHeader
 from cornerwave.server._sign_in import SignIn, first_link
 
 __all__ = [
     "ClientLimits",
     "SignIn",
+    "SignInHeader",
     "application",
     "first_link",
     "settings",

@@ -1,5 +1,6 @@
 """The application: routes, errors, limits and the access log around them."""
 
+import os
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from cornerwave.errors import AccessDenied, CornerwaveError
 from cornerwave.ledger import now
@@ -26,6 +28,7 @@ from cornerwave.server import (
     _registering,
 )
 from cornerwave.server._limits import Body, ClientLimits, refusal
+from cornerwave.server._proxy import Peer, SignInHeader
 from cornerwave.server._replies import Failures, base_url, fault, http_problem, invalid, refused
 from cornerwave.server._service import Service
 from cornerwave.server._sign_in import SignIn
@@ -130,12 +133,14 @@ def application(
     public_url: str | None = None,
     allowed: Iterable[Path] = (),
     limits: ClientLimits | None = None,
+    sign_in_header: SignInHeader | None = None,
     clock: Callable[[], datetime] = now,
 ) -> FastAPI:
     """Return the service of a vault as an ASGI application.
 
-    `allowed` are the folders that tables may be registered from in the console, `clock` gives the
-    time by which grants, tokens, addresses and sessions end.
+    `allowed` are the folders that tables may be registered from in the console, `sign_in_header`
+    is by what proxies state who is signed in there, `clock` gives the time by which grants, tokens,
+    addresses and sessions end.
     """
     limits, vault = limits or ClientLimits(), vault.under("")  # recipients fetch, no owner releases
     service = Service(vault, cache_bytes=cache_bytes, limits=limits, clock=clock)
@@ -157,6 +162,7 @@ def application(
     app.state.service, app.state.failures = service, Failures(limits)
     app.state.public_url = public_url.rstrip("/") if public_url else None
     app.state.sign_in = SignIn(vault, limits=limits, clock=clock)
+    app.state.sign_in_header = sign_in_header
     app.state.allowed = tuple(Path(folder).resolve() for folder in allowed)
     for part in (_downloads.router, _delta_sharing.router):  # first what is asked for most
         app.include_router(part)
@@ -173,8 +179,16 @@ def application(
         await service.check_ledger()
         return {"status": "ok"}
 
+    # from the inside out: who is at the other end is noted before a header may state another client
+    app.add_middleware(ProxyHeadersMiddleware, trusted_hosts=_trusted())
+    app.add_middleware(Peer)
     app.add_middleware(_Around, service=service)
     return app
+
+
+def _trusted() -> str:
+    """Return the proxies whose X-Forwarded-For is read, as uvicorn's setting names them."""
+    return os.environ.get("FORWARDED_ALLOW_IPS", "127.0.0.1")
 
 
 class _Around:

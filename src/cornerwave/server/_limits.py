@@ -64,6 +64,7 @@ class UvicornSettings(TypedDict):
     access_log: bool
     log_level: str
     server_header: bool
+    proxy_headers: bool
     timeout_keep_alive: int
     limit_concurrency: int
 
@@ -81,6 +82,7 @@ def settings(limits: ClientLimits | None = None) -> UvicornSettings:
         "access_log": False,  # it would hold the signatures of addresses
         "log_level": "error",  # its warnings are about clients, and there can be many
         "server_header": False,
+        "proxy_headers": False,  # the application reads them, after it has noted the connection
         "timeout_keep_alive": 30,
         # each connection may send a file of the cache, and lock it
         "limit_concurrency": (max(soft, wanted) - _SPARE_FILES) // 3,

@@ -35,6 +35,7 @@ from cornerwave.errors import (
     VaultError,
 )
 from cornerwave.ledger import Record
+from cornerwave.server._proxy import SignInHeader
 from cornerwave.server._replies import fault, service_of
 from cornerwave.server._sign_in import LEAST_LETTERS, SESSION_HOURS, USED, SignIn
 from cornerwave.version import __version__
@@ -57,16 +58,6 @@ STATIC: Mapping[str, tuple[bytes, str]] = {
 
 class SignInNeeded(Exception):
     """A page was asked for without a session."""
-
-
-def router(*dependencies: Callable[..., Any]) -> APIRouter:
-    """Return a router for pages of the console, behind these doors."""
-    return APIRouter(
-        prefix=PREFIX,
-        route_class=ConsoleRoute,
-        dependencies=[Depends(each) for each in (private_line, same_origin, *dependencies)],
-        include_in_schema=False,
-    )
 
 
 # --- doors --------------------------------------------------------------------------------
@@ -117,6 +108,12 @@ def is_loopback(address: str) -> bool:
     return (getattr(parsed, "ipv4_mapped", None) or parsed).is_loopback
 
 
+def from_proxy(request: Request) -> None:
+    """Note who a proxy states to be signed in, if one does. Raises AccessDenied."""
+    header: SignInHeader | None = request.app.state.sign_in_header
+    request.state.stated_owner = None if header is None else header.owner(request)
+
+
 def same_origin(request: Request) -> None:
     """Raise HTTPException for a form that another site has sent."""
     if request.method in ("GET", "HEAD"):
@@ -142,6 +139,19 @@ def _place(address: str) -> str:
         return urlsplit(address).netloc
     except ValueError:
         return ""
+
+
+_DOORS = (private_line, from_proxy, same_origin)
+
+
+def router(*dependencies: Callable[..., Any]) -> APIRouter:
+    """Return a router for pages of the console, behind these doors."""
+    return APIRouter(
+        prefix=PREFIX,
+        route_class=ConsoleRoute,
+        dependencies=[Depends(each) for each in (*_DOORS, *dependencies)],
+        include_in_schema=False,
+    )
 
 
 def cookie_of(request: Request) -> str:
@@ -170,7 +180,12 @@ def permits(role: str) -> Callable[[Endpoint], Endpoint]:
 
 def signed_in(request: Request) -> None:
     """Raise SignInNeeded without a session, AccessDenied for a role that may not do this."""
-    person = sign_in_of(request).person(request.cookies.get(cookie_of(request), ""))
+    signing_in = sign_in_of(request)
+    person = signing_in.person(request.cookies.get(cookie_of(request), ""))
+    if (name := request.state.stated_owner) is not None:  # which counts before a session
+        person = signing_in.people().get(name)
+        if person is None:
+            raise AccessDenied("who is signed in at the proxy is not an owner of this vault")
     if person is None:
         raise SignInNeeded
     request.state.who, request.state.person = person.name, person
@@ -224,6 +239,7 @@ def page(request: Request, template: str, *, status: int = 200, **shown: Any) ->
     text = _templates.get_template(template).render(
         here=request.url.path,
         me=person,
+        by_proxy=getattr(request.state, "stated_owner", None) is not None,
         may_change=person is not None and person.may(OWNER),
         may_answer=person is not None and person.may(APPROVER),
         **shown,

@@ -167,11 +167,15 @@ class SignIn:
             )
         return text
 
+    def people(self) -> dict[str, Person]:
+        """Return all owners by name, as the ledger has them now."""
+        return people(self._records)
+
     def person(self, session: str) -> Person | None:
         """Return who has begun a session that has not ended, as the ledger has them now."""
         known = self._records.find(SESSION, id=self._owners.mac(SESSION, session))
         live = [each.of for each in known if session and self._lasts(each)]
-        return people(self._records).get(live[0]) if live else None
+        return self.people().get(live[0]) if live else None
 
     def _lasts(self, session: Record) -> bool:
         return self._clock() < datetime.fromisoformat(session.content["until"])
