@@ -68,6 +68,23 @@ def test_a_grant_below_the_privacy_waits_and_others_do_not(vault):
     assert Approvals(vault).waiting() == []
 
 
+def test_who_decides_sees_what_coalitions_could_recover(vault, tmp_path):
+    vault.under("anna").dataset("people").release(to="ann", privacy=0.8).write(tmp_path / "a.csv")
+    with pytest.raises(ApprovalNeeded):
+        sharing(vault).grant("people", "partner", privacy=0.4)
+    with pytest.raises(ApprovalNeeded):
+        vault.under("anna").dataset("people").release(to="partner", privacy=0.4).to_arrow()
+    for waits in Approvals(vault).waiting():
+        alone, both = Approvals(vault).foreseen(waits)
+        assert (alone.members, alone.before) == (("partner",), 1)
+        assert both.members == ("partner", "ann")
+        assert both.before == pytest.approx(0.8)
+        assert alone.after == both.after == pytest.approx(0.4)
+    with pytest.raises(ApprovalNeeded):
+        Approvals(vault.under("anna")).change(below=None)
+    assert Approvals(vault).foreseen(Approvals(vault).waiting()[-1]) == []
+
+
 def test_without_the_option_nothing_waits(vault):
     with pytest.raises(ApprovalNeeded):
         Approvals(vault.under("anna")).change(below=None)

@@ -1,17 +1,20 @@
 """Second persons: what waits until another owner or approver than the one who asked approves it."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from datetime import datetime
+from typing import Any
 
-from cornerwave.access._grants import APPROVED, DECLINED, LIVE, Grant, written
+from cornerwave.access._grants import APPROVED, DECLINED, LIVE, Foreseen, Grant, foreseen, written
 from cornerwave.access._owners import APPROVER, OWNER, check_may
 from cornerwave.access._permitted import open_request, put_grant
 from cornerwave.errors import AccessDenied, LevelError, NoSuchDataset, VaultError
 from cornerwave.ledger import Record, Records, now
+from cornerwave.levels import Level
 from cornerwave.vault import (
     USED,
     WAITS,
+    Dataset,
     Proposal,
     Vault,
     below_in,
@@ -60,6 +63,27 @@ class Approvals:
         every = proposals(self._records, state=state)
         return [e for e in every if datasets is None or not set(datasets).isdisjoint(e.datasets)]
 
+    def foreseen(self, proposal: Proposal) -> list[Foreseen]:
+        """Return what stays hidden from coalitions now, and if a proposal were approved.
+
+        For each recipient: alone, with each holder, with all. What is not registered is left out.
+        """
+        wanted = [(g.dataset, g.recipient, g.spec.level) for g in map(_grant, proposal.grants)]
+        wanted += [(id, recipient, Level(noise)) for id, recipient, noise in proposal.copies]
+        states = self._vault.states(proposal.datasets)
+        by_recipient: dict[str, list[tuple[Dataset, Level]]] = {}
+        for id, recipient, level in wanted:
+            if id in states:
+                dataset = self._vault.dataset(states[id].name)
+                by_recipient.setdefault(recipient, []).append((dataset, level))
+        return [
+            each
+            for recipient, copies in by_recipient.items()
+            for each in foreseen(
+                [dataset for dataset, _ in copies], recipient, min(level for _, level in copies)
+            )
+        ]
+
     def decide(self, proposal: str, *, approve: bool) -> Proposal:
         """Approve what somebody else has asked for, which is done at once, or decline it.
 
@@ -94,7 +118,7 @@ class Approvals:
         """Do what was approved; a copy is released by who has asked for it."""
         at = written(self._clock())
         for each in asked.grants:
-            grant = Grant.of(Record(**each))
+            grant = _grant(each)
             if grant.state(self._clock()) != LIVE:
                 raise LevelError("the end of this grant has passed; decline it")
             if not self._vault.states([grant.dataset]):
@@ -106,6 +130,10 @@ class Approvals:
             records.put(done.record())
         if asked.changes_option:
             set_below(records, asked.below, at)
+
+
+def _grant(kept: Mapping[str, Any]) -> Grant:
+    return Grant.of(Record(**kept))
 
 
 def _what_waits(below: float | None) -> str:

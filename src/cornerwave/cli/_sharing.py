@@ -413,6 +413,8 @@ def requests(
         by = f" by {waits.decided_by}" if waits.decided_by else ""
         asks = f"{waits.asker} asks for a second person: {waits.what}"
         tell(f"{waits.id}  {asks} ({waits.state}{by})")
+        if waits.state == "open" and (coalitions := approvals.foreseen(waits)):
+            _show_coalitions(coalitions)
     if not every and not second:
         say("Nobody has asked for anything." if all_ else "No request waits for an answer.")
     for each in every:

@@ -1,7 +1,7 @@
 """The console: datasets, their grants and requests, the report, and the ledger with its check."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Annotated, Any
@@ -12,7 +12,17 @@ from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
-from cornerwave.access import ANYBODY, ANYBODY_KNOWN, APPROVER, LIVE, OPEN, VIEWER, Grant
+from cornerwave.access import (
+    ANYBODY,
+    ANYBODY_KNOWN,
+    APPROVER,
+    LIVE,
+    OPEN,
+    VIEWER,
+    Approvals,
+    Foreseen,
+    Grant,
+)
 from cornerwave.errors import ApprovalNeeded, CornerwaveError, LedgerDamaged, LevelError
 from cornerwave.ledger import Access, now
 from cornerwave.levels import LINEAR, Level
@@ -32,7 +42,7 @@ from cornerwave.server._page import (
     words_of,
 )
 from cornerwave.server._replies import service_of
-from cornerwave.vault import Dataset, Vault
+from cornerwave.vault import Dataset, Proposal, Vault
 
 pages = router(signed_in)
 MOST_DOWNLOADS, SEARCHED_FOR_DOWNLOADS = 20, 5000
@@ -86,7 +96,7 @@ def datasets(request: Request) -> Response:
             (name, [(each, ladder(request, each), count[each.id]) for each in tables])
             for name, tables in groupby(known, key=family_name)
         ],
-        proposals=approvals_of(request).waiting(),
+        proposals=_with_coalitions(approvals_of(request)),
         elsewhere=[each for each in waiting if each.dataset not in {one.id for one in known}],
         allowed=bool(request.app.state.allowed),
     )
@@ -125,7 +135,7 @@ def dataset_page(
             for each in reversed(sharing.grants(dataset=dataset.id))
         ],
         recipients=[*sharing.recipients(), ANYBODY_KNOWN, ANYBODY],
-        proposals=approvals_of(request).waiting(datasets=[dataset.id]),
+        proposals=_with_coalitions(approvals_of(request), datasets=[dataset.id]),
         below=approvals_of(request).below,
         requests=sharing.waiting(
             datasets=[each.id for each in linked_with(service_of(request).vault, dataset)]
@@ -136,6 +146,13 @@ def dataset_page(
         privacy=privacy,
         allowed=bool(request.app.state.allowed),
     )
+
+
+def _with_coalitions(
+    approvals: Approvals, datasets: Collection[str] | None = None
+) -> list[tuple[Proposal, Sequence[Foreseen]]]:
+    """Return what waits for a second person, each with what approving it would change."""
+    return [(each, approvals.foreseen(each)) for each in approvals.waiting(datasets=datasets)]
 
 
 def linked_with(vault: Vault, dataset: Dataset) -> list[Dataset]:
