@@ -51,6 +51,8 @@ COMMANDS = [
     "fetch",
     "request",
     "requests",
+    "owner",
+    "approval",
     "audit",
     "attack",
     "demo",

@@ -60,7 +60,8 @@ def test_a_line_that_another_dataset_gets_meanwhile_is_not_damage(ledger_place, 
             ledger.register(new)
         else:
             marks = {"of_batch": new.marks, "marks": [new.marks]}
-            ledger.add_edition(PEOPLE, {"edition": 2}, **marks, attachments={}, is_new=True)
+            line = {"edition": 2, "kind": "appended"}
+            ledger.add_edition(PEOPLE, line, **marks, attachments={}, is_new=True)
     moving.join()
     assert ledger.dataset("others").source == "elsewhere"
 
