@@ -34,6 +34,7 @@ def test_a_vault_begins_with_one_owner_who_needs_no_name(vault):
     Sharing(vault).add("partner")
     assert vault.acts() == []
     owners.add("anna", role=OWNER)
+    assert [(act.who, act.what) for act in vault.acts()] == [(FIRST, "made anna owner")]
     with pytest.raises(AccessDenied, match="who you are"):
         Sharing(vault).add("university")
     Sharing(vault.under("anna")).add("university")

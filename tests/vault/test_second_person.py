@@ -325,3 +325,35 @@ def test_the_commands(tmp_path, monkeypatch, capsys):
     assert "Nothing waits" in capsys.readouterr().err
     assert run("recipient", "show", "partner") == 0
     assert "live" in capsys.readouterr().out
+
+
+def test_linked_tables_wait_and_are_approved_together(tmp_path):
+    rng, persons = np.random.default_rng(2), 300
+    who = np.repeat(np.arange(persons), 2)
+    patients = pa.table(
+        {"patient": [f"P{i}" for i in range(persons)], "risk": rng.normal(size=persons)}
+    )
+    visits = pa.table({"patient": [f"P{i}" for i in who], "cost": rng.normal(size=len(who))})
+    for name, table in (("patients", patients), ("visits", visits)):
+        pq.write_table(table, tmp_path / f"{name}.parquet")
+    vault = Vault.create(tmp_path / "linked")
+    places = {name: tmp_path / f"{name}.parquet" for name in ("patients", "visits")}
+    clinic = vault.register_linked("clinic", places, unit="patient", few_rows=True, shuffle=True)
+    Sharing(vault).add("partner")
+    Owners(vault).add("anna", role=OWNER)
+    Approvals(vault.under(FIRST)).change(below=0.9)
+    with pytest.raises(ApprovalNeeded, match="grant clinic to partner"):
+        sharing(vault).grant_linked("clinic", "partner", privacy=0.5)
+    assert [len(each.grants) for each in Approvals(vault).waiting()] == [2]
+    decide(vault, FIRST)
+    assert len(granted(vault)) == 2
+    release = vault.under("anna").linked("clinic").release(to="university", privacy=0.5)
+    for _ in range(2):
+        with pytest.raises(ApprovalNeeded, match=r"clinic.patients to university.*clinic.visits"):
+            release.write(tmp_path / "copy")
+    assert not (tmp_path / "copy").exists()
+    assert not any(each.holdings for each in clinic.tables.values())
+    decide(vault, FIRST)
+    release.write(tmp_path / "copy")
+    assert (tmp_path / "copy" / "visits.parquet").exists()
+    assert [each.state for each in Approvals(vault).waiting(state=None)] == ["used", "used"]

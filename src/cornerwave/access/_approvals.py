@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from cornerwave.access._grants import APPROVED, DECLINED, LIVE, Foreseen, Grant, foreseen, written
-from cornerwave.access._owners import APPROVER, OWNER, check_may
+from cornerwave.access._owners import APPROVER, OWNER, check_may, signed
 from cornerwave.access._permitted import open_request, put_grant
 from cornerwave.errors import AccessDenied, LevelError, NoSuchDataset, VaultError
 from cornerwave.ledger import Record, Records, now
@@ -31,7 +31,8 @@ class Approvals:
 
     def __init__(self, vault: Vault, *, clock: Callable[[], datetime] = now) -> None:
         """`clock` gives the time by which grants end."""
-        self._vault, self._records, self._clock = vault, vault.records, clock
+        self._vault, self._clock = vault, clock
+        self._records = signed(vault)
 
     @property
     def below(self) -> float | None:
@@ -44,11 +45,11 @@ class Approvals:
         Raises ApprovalNeeded if they do already: then this change waits itself.
         """
         checked_below(below)
-        what = f"let a second person approve {_what_waits(below)}"
+        what = _wanted(below)
         with self._records.together() as records:
             check_may(records, self._vault.who, OWNER)
             if below_in(records) == below:
-                raise VaultError(f"a second person approves {_what_waits(below)} already")
+                raise VaultError(f"this is so already: {what}")
             if below_in(records) is None:
                 set_below(records, below, written(self._clock()))
                 records.note(what)
@@ -136,5 +137,7 @@ def _grant(kept: Mapping[str, Any]) -> Grant:
     return Grant.of(Record(**kept))
 
 
-def _what_waits(below: float | None) -> str:
-    return "nothing" if below is None else f"what is below privacy {below:g}"
+def _wanted(below: float | None) -> str:
+    if below is None:
+        return "let nothing wait for a second person"
+    return f"let a second person approve what is below privacy {below:g}"

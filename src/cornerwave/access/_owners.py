@@ -83,12 +83,20 @@ def check_may(records: Records, who: str, role: str) -> None:
         raise AccessDenied(f"{who!r} has the role {known[who].role}; this needs the role {role}")
 
 
+def signed(vault: Vault) -> Records:
+    """Return the records of a vault, for acts that have a name in any case.
+
+    Without one they are permitted to the first owner alone (`check_may`), who is meant then.
+    """
+    return (vault if vault.who else vault.under(FIRST)).records
+
+
 class Owners:
     """The owners of a vault, and the one-time links by which each sets a password."""
 
     def __init__(self, vault: Vault, *, clock: Callable[[], datetime] = now) -> None:
         """`clock` gives the time by which links end."""
-        self._vault, self._records, self._clock = vault, vault.records, clock
+        self._vault, self._records, self._clock = vault, signed(vault), clock
         self._secret = vault.secret(SIGN_IN)
 
     def people(self) -> dict[str, Person]:
