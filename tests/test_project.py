@@ -786,7 +786,7 @@ def outcome(folder):
 @pytest.mark.parametrize(
     ("every", "again", "only"),
     [
-        (50, True, ""),
+        (3, True, "publish"),
         pytest.param(9, False, "", marks=pytest.mark.slow),
         pytest.param(7, True, "", marks=pytest.mark.slow),
         pytest.param(1, False, "register", marks=pytest.mark.slow),
@@ -800,7 +800,7 @@ def test_a_run_that_was_killed_is_completed_by_the_next(tmp_path, every, again, 
     for folder, place in places.items():
         assert outcome(folder) == outcome(right), place
         assert lines_of(planned(folder)) == [], place
-    assert len(places) > 2
+    assert len(places) > 1
     assert all(only in place for place in places.values())
 
 
