@@ -235,6 +235,30 @@ def test_the_option_may_change_while_a_copy_is_made(vault, tmp_path, monkeypatch
     release.write(tmp_path / "copy.parquet")
 
 
+def test_the_option_may_begin_while_a_copy_is_recorded(tmp_path, monkeypatch):
+    from cornerwave.vault import _release
+
+    path = tmp_path / "people.parquet"
+    pq.write_table(pa.table({"wage": np.random.default_rng(0).normal(size=ROWS)}), path)
+    vault = Vault.create(tmp_path / "vault")
+    release = vault.register("people", path).release(to="partner", privacy=0.4)
+    true = _release.permit_for
+
+    def permit_for(releases):
+        permit = true(releases)  # nothing needs an approval yet
+        if Approvals(vault).below is None:
+            Approvals(vault).change(below=BELOW)
+        return permit
+
+    monkeypatch.setattr(_release, "permit_for", permit_for)
+    with pytest.raises(ApprovalNeeded, match="just now"):
+        release.write(tmp_path / "copy.parquet")
+    assert release.dataset.holdings == []
+    assert not (tmp_path / "copy.parquet").exists()
+    with pytest.raises(AccessDenied, match="who you are"):
+        release.write(tmp_path / "copy.parquet")
+
+
 def at_once(work, count):
     found, barrier = [None] * count, threading.Barrier(count)
 

@@ -46,7 +46,7 @@ from cornerwave.vault._editions import grow
 from cornerwave.vault._other_rows import OtherRows
 from cornerwave.vault._parts import WORK, Parts, keep_batch, open_again
 from cornerwave.vault._release import Release, make_all
-from cornerwave.vault._second_person import Wanted, check_wanted
+from cornerwave.vault._second_person import Wanted, below_in, check_wanted
 from cornerwave.vault._updates import read_past, update_table
 
 
@@ -447,6 +447,11 @@ class Dataset:
         `permit` looks at the records in the same transaction, and raises what is in the way.
         """
         self._ledger.hold(self.id, lines, permit=permit)
+
+    @property
+    def second_person_below(self) -> float | None:
+        """The privacy below which a second person must approve copies; None if none must."""
+        return below_in(self._ledger.records)
 
     def check_wanted(self, copies: Sequence[Wanted]) -> None:
         """Raise ApprovalNeeded for copies, perhaps of several datasets, that others must approve.

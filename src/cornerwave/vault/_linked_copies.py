@@ -10,7 +10,6 @@ file, or the comment of a table.
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 from cornerwave.errors import OutputError, OutputExists, discreet
@@ -24,9 +23,8 @@ from cornerwave.vault._release import (
     check_places,
     made_at,
     make_all,
-    wanted_of,
+    permit_for,
 )
-from cornerwave.vault._second_person import use_approvals
 
 FORMATS = ("parquet", "csv", "csv.gz", "arrow", "xlsx", "dta", "sav")
 META = ".meta.json"
@@ -109,7 +107,7 @@ def _hold(tables: Mapping[str, Release], kind: str, format_: str) -> None:
     specs = _specs(tables, kind, format_)
     hold_all(
         [(each.dataset, each.recipient, specs[table]) for table, each in tables.items()],
-        permit=partial(use_approvals, copies=wanted_of(tables.values())),
+        permit=permit_for(tables.values()),
     )
 
 

@@ -17,6 +17,7 @@ from cornerwave.editions import Portion
 from cornerwave.engines.local import make_copies
 from cornerwave.errors import OutputError, SourceError, discreet
 from cornerwave.kinds import JsonObject
+from cornerwave.ledger import Records
 from cornerwave.levels import Level
 from cornerwave.outputs import (
     Destination,
@@ -308,11 +309,19 @@ def _recipe(releases: Sequence[Release]) -> Recipe:
 def check_approved(releases: Iterable[Release]) -> None:
     """Raise ApprovalNeeded for copies that wait for a second person, before they are made."""
     known = list(releases)
-    known[0].dataset.check_wanted(wanted_of(known))
+    if (wanted := _wanted(known)) is not None:
+        known[0].dataset.check_wanted(wanted)
 
 
-def wanted_of(releases: Iterable[Release]) -> list[Wanted]:
-    """Return the copies that recipients do not hold yet."""
+def permit_for(releases: Iterable[Release]) -> Callable[[Records], None]:
+    """Return what looks at the approvals of copies in the transaction that records them."""
+    return partial(use_approvals, copies=_wanted(list(releases)))
+
+
+def _wanted(releases: Sequence[Release]) -> list[Wanted] | None:
+    """Return the copies that recipients do not hold yet; None if nothing needs an approval."""
+    if releases[0].dataset.second_person_below is None:
+        return None
     found = (each.dataset.wanted(each.recipient, each.spec) for each in releases)
     return [each for each in found if each is not None]
 
@@ -322,7 +331,7 @@ def _hold(releases: Sequence[Release], formats: Sequence[str]) -> None:
     dataset = releases[0].dataset
     dataset.hold(
         [(each.recipient, each.written_as(f)) for each, f in zip(releases, formats, strict=True)],
-        permit=partial(use_approvals, copies=wanted_of(releases)),
+        permit=permit_for(releases),
     )
 
 

@@ -152,17 +152,27 @@ def check_wanted(records: Records, who: str, copies: Sequence[Wanted]) -> None:
     raise needed(waits)
 
 
-def use_approvals(records: Records, copies: Sequence[Wanted]) -> None:
-    """Use what was approved, in the transaction that records the copies. Raises ApprovalNeeded."""
+def use_approvals(records: Records, copies: Sequence[Wanted] | None) -> None:
+    """Use what was approved, in the transaction that records the copies. Raises ApprovalNeeded.
+
+    `copies` is None if nothing needed an approval before this transaction.
+    """
+    below = below_in(records)
+    if below is None:
+        return
+    if copies is None:
+        raise ApprovalNeeded(
+            f"since just now what is below privacy {below:g} needs a second person; release it "
+            "again"
+        )
     for each in _missing(records, copies):
         raise ApprovalNeeded(
             f"release {_described([each])}: this needs a second person; release it again to ask "
             "for one"
         )
-    below = below_in(records)
     for each in copies:
         approved = [p for p in proposals(records, state=APPROVED) if _covering(p, each)]
-        if approved and below is not None and each.privacy < below:
+        if approved and each.privacy < below:
             left = [list(copy) for copy in approved[0].copies]
             left.remove(_covering(approved[0], each)[0])
             state = APPROVED if left else USED
