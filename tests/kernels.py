@@ -314,6 +314,13 @@ CALLS: dict[str, Callable[[Generator], list[Any]]] = {
     ],
     "write_csv": csv,
     "kind_of_cells": cells,
+    "cut_texts": lambda r: [
+        np.arange(ROWS + 1) * 4,
+        np.frombuffer(b"-_ab:/|# ", dtype=np.uint8)[r.integers(0, 9, 4 * ROWS)],
+        3,
+        zeros(np.int64, ROWS),
+        zeros(np.uint8, 4 * ROWS),
+    ],
     "fill_whole_texts": lambda r: [
         r.integers(0, 2**62, ROWS) >> r.integers(0, 62, ROWS),
         zeros(np.uint64, ROWS),

@@ -13,6 +13,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from cornerwave import engines
+from cornerwave.arrays import LARGEST_WORD
 from cornerwave.columns import Scale
 from cornerwave.editions import AllPersons
 from cornerwave.engines.local import make_copies
@@ -39,7 +40,7 @@ from cornerwave.spine import person_sample
 from cornerwave.spine.continued import Tail
 from cornerwave.spine.frozen import Frozen
 from cornerwave.spine.histories import Histories, HistoryRows
-from cornerwave.spine.person_sample import PersonSample, PersonValues
+from cornerwave.spine.person_sample import PersonSample, PersonValues, unit_limit
 from cornerwave.spine.recipe import Recipe
 from cornerwave.vault import Vault
 from tests.conftest import decide, freeze_table, survey_of
@@ -64,10 +65,10 @@ def released(vault, table, *, noise=1.0, name="people", **choices):
 # --- The sample of persons -----------------------------------------------------------------------
 
 
-def sample_of(units, rows, most):
+def sample_of(units, rows, most, **below):
     """A sample whose numbers and cells are functions of the row."""
     values = (units * np.uint64(31) + rows).astype(np.float64)
-    return PersonSample.of(units, rows, [values, -values], [rows], most)
+    return PersonSample.of(units, rows, [values, -values], [rows], most, **below)
 
 
 def same(one, two):
@@ -112,6 +113,36 @@ def test_samples_add_up_to_the_bit_in_any_parts_and_order(most, data):
             both = parts[a] + parts[b]
             parts = [each for i, each in enumerate(parts) if i not in (a, b)] + [both]
     assert same(parts[0], whole)
+
+
+@pytest.mark.parametrize("most", [3, 40, 10_000])
+@given(seed=st.integers(0, 2**32 - 1))
+@settings(max_examples=30, deadline=None, derandomize=True, phases=[Phase.generate])
+def test_rows_above_the_limit_are_not_missed(most, seed):
+    """Blocks know what was found when they began, not what others find meanwhile."""
+    rng = np.random.default_rng(seed)
+    units = rng.choice(rng.choice(1 << 40, 20, replace=False), 200).astype(np.uint64)
+    rows = rng.choice(1 << 40, len(units), replace=False).astype(np.uint64)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(person_sample, "MOST_ROWS", 8)
+        whole, totals = sample_of(units, rows, most), [None]
+        for own in np.array_split(np.arange(len(units)), 5):
+            known = totals[rng.integers(len(totals))]
+            limit = unit_limit(units[own], most, known)
+            some = own[units[own] <= limit]
+            part = sample_of(units[some], rows[some], most, below=limit)
+            totals.append(part if totals[-1] is None else totals[-1] + part)
+        assert same(totals[-1], whole)
+        if whole.limit < LARGEST_WORD:  # one unit less would be missed
+            assert unit_limit(units, most, None) == whole.limit
+            fewer = units < whole.units[-1]
+            assert not same(sample_of(units[fewer], rows[fewer], most), whole)
+
+
+def test_rows_with_one_hash_are_sampled_as_they_are():
+    units = np.array([5, 2, 5, 2, 5], dtype=np.uint64)
+    sample = PersonSample.of(units, np.zeros(5, dtype=np.uint64), [np.arange(5.0)], [], 9)
+    assert sample.numbers.tolist() == [[1.0, 3.0, 0.0, 2.0, 4.0]]
 
 
 def test_a_unit_of_another_part_that_fits_is_not_left_out():

@@ -15,15 +15,24 @@ from typer.testing import CliRunner
 
 from cornerwave import Vault, cli
 from cornerwave.audit import audit
+from cornerwave.choices import Choices
+from cornerwave.columns import decide
 from cornerwave.dictionary import dictionary_of
 from cornerwave.errors import AlreadyRegistered, ColumnError, CornerwaveWarning, SourceError
 from cornerwave.ledger import Key
 from cornerwave.levels import Level
 from cornerwave.miner import Copy
+from cornerwave.noise import position_ids
 from cornerwave.outputs import read_metadata
 from cornerwave.spec import CopySpec
 from cornerwave.spine.recipe import NoiseSecrets, Recipe
-from cornerwave.spine.rows import RowSecrets, pseudonyms, row_ids
+from cornerwave.spine.rows import (
+    RowSecrets,
+    pseudonyms,
+    pseudonyms_of_units,
+    row_ids,
+    unit_ids,
+)
 from tests.conftest import freeze_table, make_people
 from tests.tables import KEY_AS_IS
 
@@ -230,6 +239,54 @@ def test_every_format_has_them_and_says_so(vault, tmp_path):
         assert "pseudonym" in entry.what
         assert "who" not in Copy.open(path).columns
         assert about.source == "id"
+
+
+# --- those of units --------------------------------------------------------------------------
+
+
+def test_units_are_spelled_once_in_the_order_of_the_copy_and_not_of_the_source():
+    """A list of distinct values in the source's order would show the order of its rows."""
+    rng = np.random.default_rng(3)
+    names = np.array([f"p{number:03}" for number in range(300)])
+    order = rng.permutation(np.repeat(np.arange(300), 3))
+    column = pa.array(names[order].tolist()).dictionary_encode()
+    by_name = pa.DictionaryArray.from_arrays(
+        pa.array(order.astype(np.int32)), pa.array([*names.tolist(), "nobody"])
+    )
+    made = []
+    for each in (column, by_name, pa.array(names[order].tolist())):
+        table = pa.table({"who": each, "x": rng.normal(size=900)})
+        schema = decide(table.schema, Choices(unit=("who",), keep_order=True))
+        units = unit_ids(position_ids(0, 900), table, schema, RowSecrets.of(KEY.derive))
+        spelled = pseudonyms_of_units(units, bytes(32))
+        assert spelled.to_pylist() == pseudonyms(units, bytes(32)).to_pylist()
+        assert spelled.dictionary.to_pylist() == [*dict.fromkeys(spelled.to_pylist())]
+        made.append(spelled)
+    assert made[0].equals(made[1])
+    assert made[0].equals(made[2])
+    # the negative control: the list of `by_name` itself is in the order of the names
+    by_number = dict(zip(order.tolist(), made[0].to_pylist(), strict=True))
+    assert made[0].dictionary.to_pylist() != [by_number[number] for number in range(300)]
+
+
+@pytest.mark.filterwarnings("ignore::cornerwave.errors.CornerwaveWarning")
+def test_every_format_has_units_as_text(vault, tmp_path):
+    people = make_people(600)
+    rng = np.random.default_rng(4)
+    who = pa.array([f"u{number}" for number in rng.integers(0, 150, 600)])
+    table = people.drop_columns(["id"]).append_column("who", who)
+    release = vault.register("people", table, unit="who", shuffle=True, few_rows=True).release(
+        to="a", noise=1.0, raw=True
+    )
+    wanted = release.to_arrow()["who"]
+    assert wanted.type == pa.string()
+    for name, read in (("c.parquet", papq.read_table), ("c.arrow", pa.feather.read_table)):
+        column = read(release.write(tmp_path / name))["who"]
+        assert column.type == pa.string()
+        assert column.to_pylist() == wanted.to_pylist()
+    lines = pa.csv.read_csv(release.write(tmp_path / "c.csv"))
+    assert lines["who"].to_pylist() == wanted.to_pylist()
+    assert len(set(wanted.to_pylist())) == len(set(who.to_pylist()))
 
 
 # --- the choice ------------------------------------------------------------------------------

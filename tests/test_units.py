@@ -4,6 +4,7 @@ The attacked table has 10 visits of each person: height and sex are constant, we
 of its own, cost is independent.
 """
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ import pytest
 
 from cornerwave import cli
 from cornerwave.choices import Choices
-from cornerwave.columns import Scale, decide
+from cornerwave.columns import MISSING_BITS, Scale, decide, hash_texts
 from cornerwave.editions import AllRows
 from cornerwave.engines.local import survey_table
 from cornerwave.errors import ColumnError, Drifted
@@ -407,6 +408,35 @@ def test_a_sample_says_what_the_whole_table_says():
 def looked_at(table):
     columns = UnitColumns.of(decide(table.schema, Choices(drop=("person",), key="id")))
     return columns.looked(*map(np.array, columns.of_rows(table, np.arange(len(table)), bytes(32))))
+
+
+PARTS = {  # as regular expressions: the twin of the kernel
+    "up to its last separator": r"(.*[^-_./:#| ])[-_./:#| ]+[^-_./:#| ]*",
+    "up to its first separator": r"([^-_./:#| ]+)[-_./:#| ]+.*",
+    "after its last separator": r".*[-_./:#| ]([^-_./:#| ]+)",
+    "after its first separator": r"[^-_./:#| ]*[-_./:#| ]+([^-_./:#| ].*)",
+}
+
+
+@pytest.mark.parametrize(
+    "type_", [pa.string(), pa.large_string(), pa.dictionary("i4", pa.string())]
+)
+def test_parts_of_texts_are_those_of_a_regular_expression(type_):
+    rng = np.random.default_rng(1)
+    texts = ["".join(rng.choice(list("-_./:#| aüb7"), length)) for length in [0, 1, 2, 3, 9] * 200]
+    texts[7] = None
+    column = pa.array([None, *texts], pa.string()).cast(type_)[1:]  # with an offset
+    table = pa.table({"name": column, "x": rng.normal(size=len(texts))})
+    columns = UnitColumns.of(decide(table.schema, Choices(drop=("name",))))
+    assert [which for _, which in columns.parts] == [*PARTS]
+    _, cells = columns.of_rows(table, np.arange(len(table)), bytes(32))
+    for words, pattern in zip(cells[-len(PARTS) :], PARTS.values(), strict=True):
+        found = [re.fullmatch(pattern, each, re.DOTALL) if each else None for each in texts]
+        parts = [match and match[1] for match in found]
+        assert 100 < sum(part is not None for part in parts) < len(parts) - 100
+        expected = np.array([hash_texts(pa.array([part or ""]), bytes(32))[0, 0] for part in parts])
+        expected[[part is None for part in parts]] = MISSING_BITS
+        assert np.array_equal(words, expected)
 
 
 def test_what_is_looked_at_adds_up_to_the_bit_in_any_parts():

@@ -63,6 +63,19 @@ def lengths_of(starts: Ints, rows: int) -> Ints:
     return np.diff(np.append(starts, rows))
 
 
+def runs_of(units: Ids) -> tuple[Ids, Ints]:
+    """Return the unit of each run of rows that follow each other, and which run each row is in.
+
+    >>> runs_of(np.array([[1, 2], [1, 2], [7, 2]], dtype=np.uint64))[1]
+    array([0, 0, 1])
+    """
+    first = np.ones(len(units), dtype=np.bool_)
+    one, two = units.T
+    np.not_equal(one[1:], one[:-1], out=first[1:])
+    first[1:] |= two[1:] != two[:-1]
+    return units[first], np.cumsum(first) - 1
+
+
 def normal_shares(z: Floats) -> Floats:
     """Return P(N(0, 1) < z) for each of some numbers.
 

@@ -226,6 +226,56 @@ static std::pair<i64, i64> kind_of_cells(const Vector<const i32> &bounds,
 }
 
 // ------------------------------------------------------------------------------------------------
+// What separators -_./:#| and spaces cut off texts:
+//
+//     0  up to its last separators: what is before them        2  after its last separator
+//     1  up to its first separator                             3  after its first separators
+//
+// A part is not empty, and begins or ends beside its separator with another letter.
+
+inline bool separates(u8 letter) {
+  switch (letter) {
+  case '-': case '_': case '.': case '/': case ':': case '#': case '|': case ' ': return true;
+  default: return false;
+  }
+}
+
+// Where a part of a text begins and ends; nowhere if there is none.
+static std::pair<const u8 *, const u8 *> part_of(const u8 *at, const u8 *end, i64 which) {
+  const u8 *from = at, *to = end;
+  if (which == 1 || which == 3) { // by the first separator
+    while (from < end && !separates(*from)) from++;
+    if (from == end) return {end, end};
+    if (which == 1) return {at, from};
+    while (from < end && separates(*from)) from++;
+    return {from, end};
+  }
+  while (to > at && !separates(to[-1])) to--; // by the last one
+  if (to == at || which == 2) return {to == at ? end : to, end};
+  while (to > at && separates(to[-1])) to--;
+  return {at, to};
+}
+
+// Fill in the parts of texts, one after the other, and where each ends; return how many letters.
+static i64 cut_texts(const Vector<const i64> &bounds, const Vector<const u8> &content, i64 which,
+                     const Vector<i64> &ends, const Vector<u8> &out) {
+  require(0 <= which && which < 4, "there are four parts");
+  require(size_of(ends) + 1 == size_of(bounds), "each text has an end");
+  const u8 *letters = content.data();
+  i64 size = 0;
+  for (i64 text = 0; text < size_of(ends); text++) {
+    const i64 begin = bounds.data()[text], end = bounds.data()[text + 1];
+    require(0 <= begin && begin <= end && end <= size_of(content), "texts lie within their content");
+    const auto [from, to] = part_of(letters + begin, letters + end, which);
+    const i64 length = to - from;
+    require_part(size, length, size_of(out), "there is room for all parts");
+    std::copy(from, to, out.data() + size);
+    ends.data()[text] = size += length;
+  }
+  return size;
+}
+
+// ------------------------------------------------------------------------------------------------
 // The digits of whole numbers, eight at a time, in words with the first letters lowest.
 
 inline u64 over_1e8(u64 number) { // by a float, which is one off at most: vector units cannot divide
@@ -287,6 +337,7 @@ void bind_text(nb::module_ &module) {
   bind(module, "write_csv", write_csv, "doubles", "floats", "starts", "ends", "content",
        "powers", "out");
   bind(module, "kind_of_cells", kind_of_cells, "bounds", "content");
+  bind(module, "cut_texts", cut_texts, "bounds", "content", "which", "ends", "out");
   bind(module, "fill_whole_texts", fill_whole_texts, "numbers", "lengths", "words");
   bind(module, "spell_pseudonyms", spell_pseudonyms, "blocks", "out");
 }

@@ -67,7 +67,10 @@ def one_chunk(column: pa.ChunkedArray) -> pa.Array:
     if column.num_chunks == 1:
         return column.chunk(0)
     if pa.types.is_dictionary(column.type):
-        column = column.unify_dictionaries()
+        lists = [piece.dictionary for piece in column.chunks]
+        # pieces of a row group mostly have one list: to compare is faster than to join
+        if not all(each.equals(lists[0]) for each in lists[1:]):
+            column = column.unify_dictionaries()
     return column.combine_chunks()
 
 

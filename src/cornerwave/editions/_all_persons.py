@@ -75,7 +75,7 @@ class AllPersons:
         timed, rows = schema.time is not None, survey.moments.rows
         ends, middles = parted(_hidden_numbers(survey.persons, len(schema.perturbed), timed))
         nothing = cls(rows, rows, survey.persons, ends, middles, timed)
-        return replace(nothing, sample=nothing._coarse(survey.persons).at_most(MOST_KEPT))
+        return replace(nothing, sample=nothing._coarse(survey.persons.at_most(MOST_KEPT)))
 
     def after(self, rows: "RowsReplaced") -> "AllPersons":
         """Return these persons without rows that went, and with the hashes of those that changed.

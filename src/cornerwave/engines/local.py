@@ -141,7 +141,7 @@ def rows_as_copied(source: Source, recipe: Recipe) -> Iterator[pa.Table]:
             units, outers = (of(ids, table, schema, secrets) for of in (unit_ids, outer_ids))
             for unit, pseudonyms in recipe.unit_pseudonyms(units, outers).items():
                 place = table.schema.get_field_index(unit)
-                shown = shown.set_column(place, unit, pseudonyms)
+                shown = shown.set_column(place, unit, pseudonyms.dictionary_decode())
         if key is not None:
             place = table.schema.get_field_index(key)
             shown = shown.set_column(place, key, recipe.pseudonyms(ids))

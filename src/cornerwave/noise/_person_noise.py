@@ -28,7 +28,7 @@ from typing import NotRequired, TypedDict
 import numpy as np
 
 from cornerwave import _core
-from cornerwave.arrays import Floats, Ids, Ints
+from cornerwave.arrays import Floats, Ids, Ints, runs_of
 from cornerwave.keyed import expand
 from cornerwave.noise._factor import absolute, factor, positive
 from cornerwave.noise._reading import Reader, Reading
@@ -269,25 +269,18 @@ class PersonReader:
         if self._outers is None or self._noise.outer is None or outers is None:
             yield from made
             return
-        households, of_row = _runs(outers)
+        households, of_row = runs_of(outers)
         for (index, W), (_, paths) in zip(made, self._outers.white(households), strict=True):
             yield index, W + shaped(self._noise.outer, paths).take(of_row, axis=1)
 
     def _of_persons(
         self, ids: Ids, units: Ids, times: Floats | None
     ) -> Iterator[tuple[int, Floats]]:
-        persons, of_row = _runs(units)
+        persons, of_row = runs_of(units)
         curve = _Curve(self._noise, np.zeros(len(ids)) if times is None else times)
         pairs = zip(self._rows.white(ids), self._persons.white(persons), strict=True)
         for (index, white), (_, paths) in pairs:
             yield index, curve.noise(paths, of_row, white)
-
-
-def _runs(units: Ids) -> tuple[Ids, Ints]:
-    """Return units, and which one each row has: those that follow each other read a path once."""
-    first = np.ones(len(units), dtype=np.bool_)
-    first[1:] = (units[1:] != units[:-1]).any(axis=1)
-    return units[first], np.cumsum(first) - 1
 
 
 class _Curve:

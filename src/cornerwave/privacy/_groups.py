@@ -40,6 +40,8 @@ MOST_ROWS = 500
 """A value that more rows hold is a kind of rows, not a unit."""
 MOST_KINDS = 8
 """So many values of a category are looked at for a monotone dependence."""
+MOST_CELLS = 8
+"""So many cells of groups and values for each row are counted at once."""
 EVEN = 3.0
 """The largest square of an evenly distributed score of variance 1."""
 
@@ -79,7 +81,7 @@ class Groups:
         self, codes: Ints, *, scale: float, ordered: bool, blocks: Ints | None = None
     ) -> None:
         rows = np.flatnonzero(codes >= 0)
-        rows = rows[np.argsort(codes[rows], kind="stable")]
+        rows = rows[_in_order(codes[rows])]
         own = codes[rows]
         starts = np.flatnonzero(np.append(True, own[1:] != own[:-1])[: len(own)])
         sizes = lengths_of(starts, len(own))
@@ -212,14 +214,17 @@ class Scores:
     largest: float
 
     @classmethod
-    def of(cls, numbers: Floats) -> "Scores | None":
-        """Return the scores of numbers, NaN for missing; None if they do not vary."""
-        here = ~np.isnan(numbers)
-        _, places, counts = np.unique(numbers[here], return_inverse=True, return_counts=True)
-        if len(counts) < 2:
+    def of(cls, codes: Ints) -> "Scores | None":
+        """Return the scores of numbers, given codes that ascend with them, -1 for missing.
+
+        None if they do not vary.
+        """
+        here = codes >= 0
+        counts = np.bincount(codes[here])
+        if np.count_nonzero(counts) < 2:
             return None
-        ranks = (np.cumsum(counts) - counts / 2)[places]
-        scores = np.zeros(len(numbers))
+        ranks = (np.cumsum(counts) - counts / 2)[codes[here]]
+        scores = np.zeros(len(codes))
         scores[here] = (ranks - ranks.mean()) / ranks.std()
         return cls(scores, here.astype(np.float64), float((scores**2).max()))
 
@@ -300,7 +305,13 @@ class Kinds:
         if not weight or alike > 1 - 1e-9:
             return None
         # how many rows of each group hold each value
-        cells, m = np.unique(groups.which[here] * values + codes[here], return_counts=True)
+        both = groups.which[here] * values + codes[here]
+        if size * values <= MOST_CELLS * len(both):  # counted without sorting them
+            m = np.bincount(both)
+            cells = np.flatnonzero(m)
+            m = m[cells]
+        else:
+            cells, m = np.unique(both, return_counts=True)
         at = cells // values
         within = float(n.sum()) - float((m**2 / n[at]).sum())
         r = 1 - within / (2 * weight) / (1 - alike)
@@ -334,6 +345,13 @@ class Kinds:
         near = _meeting(groups, n, m, beside - by_chance) / (1 - alike)
         spread, rare = _chance(pi)
         return Agreement(r, near, spread * math.sqrt(float((w * w * n * m).sum())), weight, rare)
+
+
+def _in_order(codes: Ints) -> Ints:
+    """Return the order by codes, none of them negative; of equal ones as they are."""
+    # numbers of 16 bits are sorted in linear time
+    small = codes.astype(np.uint16) if codes.max(initial=0) < 1 << 16 else codes
+    return np.argsort(small, kind="stable")
 
 
 def _sums(which: Ints, weights: Floats | Flags, groups: int) -> Floats:

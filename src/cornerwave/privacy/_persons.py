@@ -184,7 +184,8 @@ class _Class:
     def add_to(self, sums: _Sums, q2: Floats) -> None:
         """Add what is left of this class's rows."""
         z = self.coordinates.z
-        rows, variances = z.shape[1], z.var(axis=1)
+        # row by row: all at once takes as much memory again
+        rows, variances = z.shape[1], np.array([row.var() for row in z])
         left = self._left(q2)
         for k in np.flatnonzero(variances > TINY).tolist():
             if self.names[k] and self.kinds[k] in PROMISED:
@@ -236,9 +237,7 @@ def _classes(rows: PersonRows) -> Iterator[_Class]:
 
 def _class(rows: PersonRows, persons: Ints) -> _Class:
     sizes = rows.sizes[persons]
-    firsts = rows.starts[persons].tolist()
-    at = np.concatenate([np.arange(s, s + m) for s, m in zip(firsts, sizes.tolist(), strict=True)])
-    starts = np.append(0, np.cumsum(sizes)[:-1])
+    at, starts = _rows_of(rows.starts, persons, rows.numbers.shape[1])
     functions = _functions(starts, len(at), in_time=rows.in_time)
     # every function of every column is a coordinate of a row
     names, kinds, parts = _looked_at(rows, at, functions)
@@ -328,7 +327,11 @@ class _Function:
     def of(self, values: Floats) -> Floats:
         """Return it of values (k, rows)."""
         if self.weights is not None:
-            return np.asarray((values[:, self.at] * self.weights).sum(axis=2))
+            first, *others = zip(self.at.T, self.weights.T, strict=True)
+            found: Floats = values[:, first[0]] * first[1]
+            for at, weights in others:
+                found += values[:, at] * weights
+            return found
         sizes = lengths_of(self.starts, values.shape[1])
         means = np.add.reduceat(values, self.starts, axis=1) / sizes
         return np.repeat(means, sizes, axis=1)

@@ -148,7 +148,7 @@ class Looked:
         """Return the column as what can agree."""
         if self.is_category:
             return Kinds.of(self.codes)
-        return Scores.of(np.where(self.codes < 0, np.nan, self.codes.astype(np.float64)))
+        return Scores.of(self.codes)
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,13 @@ P00012-03 is a row of P00012.
 """
 
 import io
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from cornerwave import _core
 from cornerwave.arrays import Floats, Ints, Words, part_ends
 from cornerwave.choices import CATEGORY, DERIVED, DROPPED, KEY, PERTURBED, UNIT
 from cornerwave.columns import (
@@ -28,17 +29,18 @@ from cornerwave.columns import (
     unit_of,
 )
 from cornerwave.errors import ColumnError
+from cornerwave.keyed import hash_bytes
 from cornerwave.privacy._ties import mixed
 from cornerwave.privacy._unit import Looked, Unit
 from cornerwave.privacy._units import find_meetings
 
-_PARTS = {
-    "up to its last separator": r"^(?P<part>.*[^-_./:#| ])[-_./:#| ]+[^-_./:#| ]*$",
-    "up to its first separator": r"^(?P<part>[^-_./:#| ]+)[-_./:#| ]+.*$",
-    "after its last separator": r"^.*[-_./:#| ](?P<part>[^-_./:#| ]+)$",
-    "after its first separator": r"^[^-_./:#| ]*[-_./:#| ]+(?P<part>[^-_./:#| ].*)$",
-}
-"""What is before and after the last separator of a text, and the first."""
+_PARTS = (
+    "up to its last separator",
+    "up to its first separator",
+    "after its last separator",
+    "after its first separator",
+)
+"""Parts of a text by its separators -_./:#| and spaces, in the order of `_core.cut_texts`."""
 
 
 @dataclass(frozen=True)
@@ -69,13 +71,31 @@ class UnitColumns:
         return len(self.numbers) + len(self.cells) + len(self.parts)
 
     def of_rows(
-        self, table: pa.Table, rows: Ints, secret: bytes
+        self,
+        table: pa.Table,
+        rows: Ints,
+        secret: bytes,
+        known: Mapping[str, Words] | None = None,
     ) -> tuple[list[Floats], list[Words]]:
-        """Return the numbers and the hashed cells of some rows; what is not there is missing."""
-        numbers = [_numbers(_column(table, column.name, rows)) for column in self.numbers]
-        cells = [_hashed(_column(table, column.name, rows), secret) for column in self.cells]
+        """Return the numbers and the hashed cells of some rows; what is not there is missing.
+
+        `known` are the words of columns: bits of numbers that get noise, hashes of other cells.
+        """
+        words = {name: of_all[rows] for name, of_all in (known or {}).items()}
+        numbers = [
+            words[column.name].view(np.float64)
+            if column.name in words and column.role == PERTURBED
+            else _numbers(_column(table, column.name, rows))
+            for column in self.numbers
+        ]
+        cells = [
+            words[column.name]
+            if column.name in words
+            else _hashed(_column(table, column.name, rows), secret)
+            for column in self.cells
+        ]
         texts = {c.name: _text(_column(table, c.name, rows)) for c, _ in self.parts}
-        cells += [_hashed(_part(texts[c.name], which), secret) for c, which in self.parts]
+        cells += [_hashed_part(texts[c.name], which, secret) for c, which in self.parts]
         gaps = np.full(len(rows), np.nan), np.full(len(rows), MISSING_BITS, dtype=np.uint64)
         return [gaps[0] if each is None else each for each in numbers], [
             gaps[1] if each is None else each for each in cells
@@ -158,13 +178,19 @@ def _text(column: pa.Array | None) -> pa.Array | None:
     return column
 
 
-def _part(column: pa.Array | None, which: str) -> pa.Array | None:
+def _hashed_part(column: pa.Array | None, which: str, secret: bytes) -> Words | None:
+    """Return the hashes of a part of texts, as of cells."""
     if column is None:
         return None
-    try:
-        return pc.struct_field(pc.extract_regex(column, _PARTS[which]), "part")
-    except pa.ArrowException:
-        return None
+    texts = column.cast(pa.large_string()).fill_null("")
+    _, offsets, data = texts.buffers()
+    bounds = np.frombuffer(offsets, dtype=np.int64)[texts.offset : texts.offset + len(texts) + 1]
+    content = np.frombuffer(data, dtype=np.uint8) if data else np.empty(0, dtype=np.uint8)
+    ends, parts = np.zeros(len(texts) + 1, dtype=np.int64), np.empty_like(content)
+    size = _core.cut_texts(bounds, content, _PARTS.index(which), ends[1:], parts)
+    hashes = np.empty((len(texts), 2), dtype=np.uint64)
+    hash_bytes(ends, parts[:size], secret, hashes)
+    return np.where(ends[1:] > ends[:-1], hashes[:, 0], MISSING_BITS)
 
 
 # --------------------------------------------------------------------------------------------------

@@ -207,8 +207,10 @@ def field_of(column: Column, frozen: Frozen, finish: Finish) -> pa.Field:
     if column.role == PERTURBED:
         type_ = finish.type_of(column.name, type_)
         return pa.field(finish.name_of(column.name), type_, nullable=gaps)
-    if column.name in (frozen.schema.pseudonym, *frozen.schema.unit_pseudonyms):
+    if column.name == frozen.schema.pseudonym:
         return pa.field(finish.name_of(column.name), pa.string(), nullable=False)
+    if column.name in frozen.schema.unit_pseudonyms:  # many rows have one
+        return pa.field(finish.name_of(column.name), ENCODED_TEXT, nullable=False)
     plain = plain_type(type_)
     if column.role == DERIVED:
         [kind] = [each.values.type for each in frozen.derived if each.column == column.name]

@@ -64,16 +64,17 @@ class PersonSample:
         cells: Sequence[Words],
         most: int,
         outers: Words | None = None,
+        below: np.uint64 = LARGEST_WORD,
     ) -> "PersonSample":
-        """Sample some rows, given the hashes of their units and their own."""
-        order = _in_order(units, rows, outers)
+        """Sample some rows, given the hashes of their units and their own: all up to `below`."""
+        order = _order_of(units, rows) if outers is None else _in_order(units, rows, outers)
         first = _first_rows(units.take(order))
         sizes = lengths_of(first, len(order))
         counts = np.empty(len(order), dtype=np.int64)
         counts[order] = np.repeat(sizes, sizes)
         given = np.array(numbers).reshape(len(numbers), len(order))
         words = np.array(cells, dtype=np.uint64).reshape(len(cells), len(order))
-        return cls(units, rows, counts, given, words, most, outers=outers)._trimmed(order)
+        return cls(units, rows, counts, given, words, most, below, outers)._trimmed(order)
 
     def __add__(self, other: "PersonSample") -> "PersonSample":
         limit = min(self.limit, other.limit)
@@ -121,11 +122,7 @@ class PersonSample:
         chosen = self._chosen if order is None else self._chosen.take(order)
         first = _first_rows(chosen)
         sizes = lengths_of(first, len(chosen))
-        kept = np.minimum(sizes, MOST_ROWS)
-        # units are in the order of their hashes: the first whose rows fit together
-        fits = np.cumsum(kept) <= self.most
-        if len(fits):
-            fits[0] = True
+        fits = _fitting(sizes, self.most)
         if (sizes <= MOST_ROWS).all() and fits.all():
             return self if order is None else self._take(order)
         place = np.arange(len(chosen)) - np.repeat(first, sizes)
@@ -186,6 +183,28 @@ class PersonSample:
         return _first_rows(self._chosen)
 
 
+def _fitting(sizes: Ints, most: int) -> Flags:
+    """Return which units fit into a sample of `most` rows, given the rows of each in order."""
+    # units are in the order of their hashes: the first whose rows fit together
+    fits = np.cumsum(np.minimum(sizes, MOST_ROWS)) <= most
+    if len(fits):
+        fits[0] = True
+    return fits
+
+
+def unit_limit(chosen: Words, most: int, known: PersonSample | None) -> np.uint64:
+    """Return the hash above which rows are not in a sample, given those of their units.
+
+    `known` is what is sampled already of the rows that these are added to.
+    """
+    limit = LARGEST_WORD if known is None else known.limit
+    some = chosen[chosen <= limit]
+    units = np.sort(some if known is None else _joined(known._chosen, some))
+    first = _first_rows(units)
+    fits = _fitting(lengths_of(first, len(units)), most)
+    return limit if fits.all() else units[first[~fits][0]] - np.uint64(1)
+
+
 def _joined(one: Words, two: Words) -> Words:
     return np.concatenate([one, two])
 
@@ -199,6 +218,20 @@ def _in_order(units: Words, rows: Words, outers: Words | None) -> Ints:
     if ((units[1:] > units[:-1]) | (rows[1:] >= rows[:-1])).all():
         return order
     return order[np.lexsort((rows, units))]
+
+
+def _order_of(units: Words, rows: Words) -> Ints:
+    """Return the order by unit and row: of rows of which many of a unit follow each other."""
+    order = np.argsort(rows)
+    ascending = rows.take(order)
+    if (ascending[1:] == ascending[:-1]).any():  # in which order these come depends on the machine
+        return np.lexsort((rows, units))
+    first = _first_rows(units)
+    known, number = np.unique(units[first], return_inverse=True)
+    # numbers of 16 bits are sorted in linear time
+    number = number.astype(np.uint16 if len(known) <= 1 << 16 else np.int64)
+    of_row = np.repeat(number, lengths_of(first, len(units)))
+    return order[np.argsort(of_row.take(order), kind="stable")]
 
 
 def _first_rows(units: Words) -> Ints:

@@ -50,7 +50,14 @@ from cornerwave.spine.look import describe, field_of
 from cornerwave.spine.missing import fill_missing
 from cornerwave.spine.moved_histories import ShownMoves
 from cornerwave.spine.person_gaps import FilledGaps
-from cornerwave.spine.rows import Group, RowSecrets, group_rows, pseudonyms, row_times
+from cornerwave.spine.rows import (
+    Group,
+    RowSecrets,
+    group_rows,
+    pseudonyms,
+    pseudonyms_of_units,
+    row_times,
+)
 from cornerwave.spine.sample import rank_draws
 
 
@@ -186,9 +193,9 @@ class Recipe:
         schema, secret = self.frozen.schema, self._noise_secrets.units
         of_outers = expand(secret, "outer")
         return {
-            name: pseudonyms(units, secret)
+            name: pseudonyms_of_units(units, secret)
             if name == schema.unit
-            else pseudonyms(outers, of_outers)
+            else pseudonyms_of_units(outers, of_outers)
             for name in schema.unit_pseudonyms
         }
 

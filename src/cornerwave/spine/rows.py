@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from cornerwave import _core, sizes
-from cornerwave.arrays import Flags, Floats, Ids, Words
+from cornerwave.arrays import Flags, Floats, Ids, Words, runs_of
 from cornerwave.columns import (
     MISSING_BITS,
     Encoded,
@@ -323,3 +323,11 @@ def pseudonyms(ids: Ids, secret: bytes) -> pa.Array:
     _core.spell_pseudonyms(blocks, letters)
     ends = np.arange(0, LENGTH * len(ids) + 1, LENGTH, dtype=np.int32)
     return pa.StringArray.from_buffers(len(ids), pa.py_buffer(ends), pa.py_buffer(letters))
+
+
+def pseudonyms_of_units(units: Ids, secret: bytes) -> pa.DictionaryArray:
+    """Return the pseudonyms of rows' units, each once: in the order in which they first occur."""
+    # any other order, as that of the source, would show more than the rows of the copy do
+    firsts, of_row = runs_of(units)
+    apart = pseudonyms(np.ascontiguousarray(firsts), secret).dictionary_encode()
+    return pa.DictionaryArray.from_arrays(apart.indices.take(pa.array(of_row)), apart.dictionary)

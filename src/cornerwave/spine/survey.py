@@ -38,6 +38,7 @@ from cornerwave.columns import (
     Tally,
     check_number,
     is_number,
+    is_text,
     one_chunk,
     part_words,
     quantiles,
@@ -53,7 +54,12 @@ from cornerwave.moments import Moments
 from cornerwave.privacy import FIRST, UnitColumns
 from cornerwave.reuse import Cells, Learned, TableMarks, kept_of
 from cornerwave.spine.person_counts import Holders, Nesting, all_holders, holders_of
-from cornerwave.spine.person_sample import PersonSample, PersonValues, unit_hashes
+from cornerwave.spine.person_sample import (
+    PersonSample,
+    PersonValues,
+    unit_hashes,
+    unit_limit,
+)
 from cornerwave.spine.rows import Group, RowSecrets, row_times
 from cornerwave.spine.sample import Sample, hash_limit, knot_weights, rank_draws, row_hashes
 
@@ -226,7 +232,7 @@ class Surveyor:
                 chosen, [numbers[row] for row in sampled], [], most=SAMPLE_ROWS, below=below[0]
             ),
             joint=self._joint(hashes, numbers, group, derived, below[1]),
-            units=self._units(hashes, table, unit_limit),
+            units=self._units(hashes, group, unit_limit),
             first=self._first(places, numbers, group),
             holders=self._holders(group),
             persons=self._persons(hashes, numbers, group, known.persons if known else None),
@@ -329,7 +335,8 @@ class Surveyor:
         if self.schema.unit is None:
             return None
         chosen = unit_hashes(group.outers, self.secrets.sample)
-        rows = np.flatnonzero(chosen <= (known.limit if known else LARGEST_WORD))
+        limit = unit_limit(chosen, self.person_rows, known)
+        rows = np.flatnonzero(chosen <= limit)
         shown = [
             shown_numbers(taken(one_chunk(group.table.column(name)), rows))
             for name in self.schema.unchanged
@@ -346,6 +353,7 @@ class Surveyor:
             [each[rows] for each in group.cells],
             self.person_rows,
             None if group.nest is None else chosen[rows],
+            limit,
         )
 
     def _first(self, places: Ints, numbers: Floats, group: Group) -> Sample:
@@ -369,13 +377,20 @@ class Surveyor:
         """How many rows are looked at for that."""
         return min(UNIT_ROWS, max(LEAST_UNIT_ROWS, UNIT_CELLS // max(1, self.unit_columns.count)))
 
-    def _units(self, hashes: Words, table: pa.Table, below: np.uint64) -> Sample:
-        """Sample rows of all columns: what is not sampled is not even hashed."""
+    def _units(self, hashes: Words, group: Group, below: np.uint64) -> Sample:
+        """Sample rows of all columns: what is hashed for nothing else, only in sampled rows."""
         columns, most = self.unit_columns, self.unit_rows
         hashes = hashes if columns.count else hashes[:0]
         limit = hash_limit(hashes, most, below)
         rows = np.flatnonzero(hashes <= limit)
-        numbers, cells = columns.of_rows(table, rows, self.secrets.texts)
+        # of other categories floats are whole numbers there
+        hashed = {
+            name: words
+            for (name, column), words in zip(group.encoded.items(), group.cells, strict=True)
+            if is_text(column.values.type) or name in self.schema.units
+        }
+        known = dict(zip(self.schema.perturbed, group.words, strict=False)) | hashed
+        numbers, cells = columns.of_rows(group.table, rows, self.secrets.texts, known)
         return Sample.of(hashes[rows], numbers, cells, most=most, below=limit)
 
     def check(self, survey: Survey) -> None:
@@ -407,8 +422,9 @@ class Surveyor:
             name: Cells.of_numbers(row, numbers, unit=self.schema.column(name).unit)
             for name, row in zip(self.schema.perturbed, group.numbers, strict=True)
         }
-        for name, column in group.encoded.items():
-            cells[name] = Cells.of_encoded(column, numbers=numbers, texts=texts)
+        for name in self.marked:
+            if name in group.encoded:
+                cells[name] = Cells.of_encoded(group.encoded[name], numbers=numbers, texts=texts)
         keys, key = None, self.schema.key
         if key is not None:
             keys = Cells.of_array(one_chunk(group.table.column(key)), numbers=numbers, texts=texts)
