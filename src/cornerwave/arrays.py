@@ -73,7 +73,8 @@ def runs_of(units: Ids) -> tuple[Ids, Ints]:
     one, two = units.T
     np.not_equal(one[1:], one[:-1], out=first[1:])
     first[1:] |= two[1:] != two[:-1]
-    return units[first], np.cumsum(first) - 1
+    starts = np.flatnonzero(first)
+    return units[starts], np.repeat(np.arange(len(starts)), lengths_of(starts, len(units)))
 
 
 def normal_shares(z: Floats) -> Floats:
