@@ -4,6 +4,8 @@ The adversary is scikit-learn's boosting over copies of two editions, and a clas
 replaced; neither shares code with the product.
 """
 
+from itertools import pairwise
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -185,6 +187,54 @@ def test_a_value_that_returns_shows_what_it_showed(vault):
     np.testing.assert_array_equal(shown(dataset), first)
 
 
+def moved_twice(persons, rows, seed=7):
+    """Regions of half of the persons change, and again: seven of ten go back to where they were."""
+    one, rng = truth(persons, rows, seed), np.random.default_rng(seed)
+    editions = [one]
+    for _ in range(2):
+        moves, back = rng.random(persons) < 0.5, rng.random(persons) < 0.7
+        now, other = editions[-1].copy(), rng.integers(1, 6, persons)
+        before = person_rows(now, rows)[1, :, 0]
+        was = person_rows(editions[0], rows)[1, :, 0]
+        new = np.where(back & (was != before), was, (before + other) % 6)
+        now[1] = np.where(np.repeat(moves, rows), np.repeat(new, rows), now[1])
+        editions.append(now)
+    return editions
+
+
+@pytest.mark.parametrize("states", [None, 1])
+def test_replaced_persons_return_as_often_as_others_whether_they_do_or_not(
+    vault, monkeypatch, states
+):
+    """Six regions, so that few persons share the last two. The control looks at the last alone."""
+    if states is not None:
+        monkeypatch.setattr("cornerwave.noise._moves_of_cells.STATES", states)
+    rows = 2
+    tables = moved_twice(1000, rows)
+    dataset = registered(vault, table(tables[0], rows=rows))
+    seen = [shown(dataset)]
+    for old, new in pairwise(tables):
+        dataset = updated(vault, table(new, rows=rows), table(old, rows=rows))
+        seen.append(shown(dataset))
+    real, copies = (
+        np.array([person_rows(each, rows)[1, :, 0] for each in codes]) for codes in (tables, seen)
+    )
+    lost = ~np.all([kept(*each, rows) for each in zip(tables, seen, strict=True)], axis=0)
+    twice = (real[0] != real[1]) & (real[1] != real[2])
+    goes, seems = real[0] == real[2], copies[0] == copies[2]
+    assert (goes == seems)[~lost].all()
+    of_others, of_replaced = goes[twice & ~lost], seems[twice & lost]
+    # Hoeffding's bound for two shares, with ALPHA = 1e-6
+    most = sum(np.sqrt(np.log(4e6) / 2 / len(each)) for each in (of_others, of_replaced))
+    if states is None:
+        assert of_replaced.mean() == pytest.approx(of_others.mean(), abs=most)
+        # whether the person returned is not seen: five standard errors
+        related = np.corrcoef(goes[twice & lost], of_replaced)[0, 1]
+        assert abs(related) < 5 / np.sqrt(len(of_replaced))
+    else:
+        assert of_replaced.mean() < of_others.mean() - most
+
+
 def test_gaps_that_fill_move_nobody_s_cells_but_their_own(vault):
     """A donor whose gap gets a value shows the same as before in the rows of others."""
     one = truth()
@@ -347,9 +397,9 @@ def test_negative_control_cells_that_move_by_themselves_are_recognised(vault, mo
     """Each replaced row that changes gets any value of the table: constants break."""
     from cornerwave.spine.moved_histories import MovedHistories
 
-    def by_chance(self, step, block, groups, new, past, events):
-        drawn = np.random.default_rng(0).integers(0, [[2], [6], [5]], (3, new.shape[1]))
-        return np.where(new, drawn[block.columns], past[-1])
+    def by_chance(self, step, block, groups, moved, shown, events):
+        drawn = np.random.default_rng(0).integers(0, [[2], [6], [5]], (3, moved.shape[1]))
+        return np.where(moved, drawn[block.columns], shown)
 
     monkeypatch.setattr(MovedHistories, "_drawn", by_chance)
     left, auc = attacked(vault)

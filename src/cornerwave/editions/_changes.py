@@ -235,7 +235,13 @@ class Moves:
     def rows(self, key: bytes) -> MovedRows:
         """Return the rows that moved, and how; `key` is that of the edition."""
         hashes, before, after, moved = self._all()
-        moves = [CategoryMoves.of(b[m], a[m]) for b, a, m in zip(before, after, moved, strict=True)]
+        # in the order of their ids, so that sums do not depend on how the table was read
+        order = np.argsort(hashes)
+        hashes, moved = hashes[order], moved[:, order]
+        before, after = before[:, order], after[:, order]
+        states = self._past.states(hashes, before)
+        each = zip(self._categories, states, after, moved, strict=True)
+        moves = [CategoryMoves.of(s[:, m], a[m], c.bounds) for c, s, a, m in each]
         return MovedRows.of(hashes, before, moved, moves, key)
 
     def moved(self) -> dict[str, Moved]:

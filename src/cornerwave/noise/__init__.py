@@ -6,7 +6,8 @@ Reading, Reader      both -> noise of some rows at the wanted levels
 grid_of              the grid that copies lie on; _core shapes noise and adds it
 PersonNoise, PersonReader    noise of persons with several rows
 Refresher, refresh   categories: events at keyed times, each a fresh draw
-MovedRows, MovedCells    categories that changed: their next value, and what copies show
+MovedRows, MovedCells    categories that changed, and what copies show
+CategoryMoves        how cells of a category moved, by what they were before
 factor, noise_shape  a factor of K, singular or not
 Transition, Rules, HistoryReader, ChangedRows    rows that changed: their noise in the next edition
 """
@@ -31,13 +32,11 @@ from cornerwave.noise._factor import (
     grid_of,
     noise_shape,
 )
-from cornerwave.noise._moved_cells import (
-    ATTEMPTS,
+from cornerwave.noise._moved_cells import MovedCells, MovedRows, moves_key
+from cornerwave.noise._moves_of_cells import (
     LEAST,
     CategoryMoves,
-    MovedCells,
-    MovedRows,
-    moves_key,
+    last_states,
     other_values,
 )
 from cornerwave.noise._person_noise import (
@@ -82,7 +81,6 @@ from cornerwave.noise._transition import (
 )
 
 __all__ = [
-    "ATTEMPTS",
     "COARSEST",
     "GRID_BITS",
     "LEAST",
@@ -125,6 +123,7 @@ __all__ = [
     "grid_of",
     "hat_matrix",
     "kinds_of",
+    "last_states",
     "lattice_index",
     "lattice_path",
     "moves_key",

@@ -2,19 +2,18 @@
 
 The events of a cell are those of its first value (see _refresh.py), whatever it becomes: a cell
 that was kept stays kept, and one that was replaced stays replaced, and moves whenever the cell
-itself does, as other rows moved:
+itself does, as other rows moved that had the history that it has shown (_moves_of_cells.py):
 
-    S_0 = R_k,       S_e ~ M_e(S_{e-1}, .)        if edition e changed the cell
+    S_0 = R_k,       S_e ~ M_e(. | S_{e-1}, S_{e-2}, ...)        if edition e changed the cell
 
-M_e counts how the rows moved that edition e changed, from values that at least LEAST of them left;
-from any other value S moves to a draw from pi that differs from it. A cell that returns to an
-earlier value shows what it showed then, and one with a new value what it has not shown. Draws are
-keyed by row, column, edition and event.
+Draws are keyed by row, column, edition and event, and look at nothing of the row's but which cells
+changed: whether a cell returns to an earlier value is not seen in what replaces it, which returns
+as often as others do.
 
 So given which cells changed, copies of all editions show with probability q = 1/sqrt(1+v) the
 history of a cell, else one that does not depend on it: they reveal what one of them reveals, as far
-as the next value depends on the last alone. Someone who recognises by other means which cells were
-replaced still finds nothing in these: at least 1 - q stays hidden. Copies of more noise are
+as the next value depends on the last ones alone. Someone who recognises by other means which cells
+were replaced still finds nothing in these: at least 1 - q stays hidden. Copies of more noise are
 those of less with further events, in all editions at once, so they add nothing.
 
 What an edition changed is kept as codes under a keyed pad: they are cells only with the key.
@@ -24,69 +23,14 @@ import json
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cornerwave.arrays import Codes, Flags, Ids, Ints, Words, places_among
 from cornerwave.keyed import BlockFunction, expand, room_for
-from cornerwave.noise._refresh import MISSING, Refresher, thresholds
-
-ATTEMPTS = 4
-"""Draws of a value that a cell has not shown yet."""
-LEAST = 10
-"""Rows that left a value: so few of them reveal little of the others, and each much of it."""
-
-
-@dataclass(frozen=True)
-class CategoryMoves:
-    """Where the rows of each value moved, for values that LEAST rows left or more."""
-
-    counts: Mapping[int, Mapping[int, int]]
-
-    @classmethod
-    def of(cls, before: Codes, after: Codes) -> "CategoryMoves":
-        """Count the moves of some cells.
-
-        >>> CategoryMoves.of(np.repeat([4, 5], [12, 3]), np.repeat([5, 6, 7], [8, 4, 3])).counts
-        {4: {5: 8, 6: 4}}
-        """
-        pairs, counts = np.unique(np.stack([before, after]), axis=1, return_counts=True)
-        moves: dict[int, dict[int, int]] = {}
-        for one, other, count in zip(*pairs.tolist(), counts.tolist(), strict=True):
-            moves.setdefault(one, {})[other] = count
-        return cls({one: to for one, to in moves.items() if sum(to.values()) >= LEAST})
-
-    def drawn(self, shown: Codes, words: Words, bounds: Words) -> Codes:
-        """Return what cells that show some values show after a move, given random words."""
-        out = other_values(shown, words, bounds)
-        for value, to in self.counts.items():
-            here = np.flatnonzero(shown == value)
-            places = np.searchsorted(thresholds(list(to.values())), words[here], side="right")
-            targets = np.array(list(to), dtype=np.int32)
-            out[here] = targets[np.minimum(places, len(targets) - 1)]
-        return out
-
-    def to_json(self) -> list[Any]:
-        """Return what is kept beside the chain."""
-        return [[value, list(to.items())] for value, to in self.counts.items()]
-
-    @classmethod
-    def from_json(cls, kept: Sequence[Any]) -> "CategoryMoves":
-        """Return what `to_json` wrote."""
-        return cls({value: dict(map(tuple, to)) for value, to in kept})
-
-
-def other_values(shown: Codes, words: Words, bounds: Words) -> Codes:
-    """Return draws from pi that differ from what is shown; of a single value, that value."""
-    ends = bounds.astype(np.float64) * 2.0**-64
-    starts = np.append(0.0, ends[:-1])
-    low, high = starts[shown], ends[shown]
-    # a place in what is left of [0, 1) without the value, moved up behind it
-    at = (words >> np.uint64(11)).astype(np.float64) * 2.0**-53 * (low + (1.0 - high))
-    at = np.where(at < low, at, at + (high - low))
-    return np.minimum(np.searchsorted(ends, at, side="right"), len(ends) - 1).astype(np.int32)
+from cornerwave.noise._moves_of_cells import CategoryMoves, last_states
+from cornerwave.noise._refresh import MISSING, Refresher
 
 
 @dataclass(frozen=True)
@@ -177,6 +121,15 @@ class MovedCells:
         """Return for each edition what some rows had before, and which cells it moved."""
         return [r.before(hashes, moves_key(self._key, e)) for e, r in self._editions.items()]
 
+    def states(self, hashes: Words, codes: Codes) -> list[Codes]:
+        """Return the last states of each category of some rows, given their codes by now."""
+        before = self.before(hashes)
+        found = []
+        for place, own in enumerate(codes):
+            history = _History.of([(had[place], moved[place]) for had, moved in before], own)
+            found.append(last_states(np.stack(history.values)))
+        return found
+
     def last(self, hashes: Words, categories: int) -> Codes:
         """Return the last codes that were there before an edition changed them (categories, rows).
 
@@ -198,15 +151,10 @@ class MovedCells:
         history = _History.of([(had[place], moved[place]) for had, moved in before], codes)
         drawn, events = refresher.events(history.first, ids)
         was = [drawn]
-        for place, edition in enumerate(self._editions, 1):
-            now, values = was[-1].copy(), history.values[place]
-            seen = np.array([before == values for before in history.values[:place]])
-            new = np.flatnonzero(history.moved[place - 1] & ~seen.any(axis=0))
-            earlier = np.stack(was)[:, :, new]
-            now[:, new] = self._moved(edition, refresher, earlier, events[:, new], ids[new])
-            # of a value that a row had before: what it showed then
-            again = np.flatnonzero(history.moved[place - 1] & seen.any(axis=0))
-            now[:, again] = np.stack(was)[seen[:, again].argmax(axis=0), :, again].T
+        for moved, edition in zip(history.moved, self._editions, strict=True):
+            now, here = was[-1].copy(), np.flatnonzero(moved)
+            earlier = np.stack([each[:, here] for each in was])
+            now[:, here] = self._moved(edition, refresher, earlier, events[:, here], ids[here])
             was.append(now)
         return np.where((codes == MISSING) | (events == 0), codes, was[-1])
 
@@ -215,22 +163,18 @@ class MovedCells:
     ) -> Codes:
         """Return what replaced cells show after a move, given what they showed so far.
 
-        earlier: (moments, levels, rows). A new value of the cell is shown by a new one, if a few
-        draws find any: else a copy would show who returns to a value, and who does not.
+        earlier: (moments, levels, rows).
         """
         ids, column = np.ascontiguousarray(ids), refresher.column
         out: Codes = earlier[-1].copy()
         moves, key = self._editions[edition].moves[column], moves_key(self._key, edition)
-        waits = events > 0
-        for attempt in range(ATTEMPTS):
-            for event in np.unique(events[waits]).tolist():
-                info = struct.pack("<III", column, event, attempt)
-                words = BlockFunction(expand(key, "moves", info))(ids, room_for(len(ids)))[::2]
-                for level, here in enumerate(waits & (events == event)):
-                    rows = np.flatnonzero(here)
-                    shown = earlier[-1, level, rows]
-                    out[level, rows] = moves.drawn(shown, words[rows], refresher.bounds)
-            waits = waits & (earlier == out).any(axis=0)
+        for event in np.unique(events[events > 0]).tolist():
+            info = struct.pack("<II", column, event)
+            words = BlockFunction(expand(key, "moves", info))(ids, room_for(len(ids)))[::2]
+            for level, here in enumerate(events == event):
+                rows = np.flatnonzero(here)
+                states = last_states(earlier[:, level, rows])
+                out[level, rows] = moves.drawn(states, words[rows], refresher.bounds)
         return out
 
 

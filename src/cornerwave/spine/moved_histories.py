@@ -8,37 +8,42 @@ the row itself does, in the same categories, as other persons moved:
                                              and that held the values S_{e-1} in these
 
 Categories that predict each other, as an occupation and its sector do, move together; others by
-themselves. Rows of a person that hold the same values in those that change, and change in the same
-ones, are a group: they move together, row by row, as such a group of one other person did. That
-person is drawn, by a key, among those who also agree in what persons keep, if LEAST do; else among
-those who held the same values; else among all who changed in the same categories; else each
-category is drawn from the whole table. A cell that returns to an earlier value shows what it showed
-then, and one with a new value what it has not shown. What all rows of a person had in common, and
-moved from one value to another, moves in rows that come later too.
+themselves. Rows of a person that had the same last states in those that change, and change in the
+same ones, are a group: they move together, row by row, as such a group of one other person did.
+That person is drawn, by a key, among those who had the same last states in these categories and
+agree in what persons keep, if LEAST do. Else a group that moved before, and moves in one category,
+moves as the cells of rows do (noise/_moves_of_cells.py), each group being one. Others move like a
+person who had the same last states; else one who agrees in what persons keep, in the values, or in
+which categories changed; else each category is drawn from the whole table. So what is shown returns
+to an earlier value as often as persons do. What all rows of a person had in common, and moved from
+one value to another, moves in rows that come later too.
 
 Draws are keyed by person, event, edition and group, and look at nothing of the person's but which
 cells changed, which anyone sees who has two editions. So copies of all editions show with
 probability q = 1/sqrt(1+v) a person's history in all of them, else one that has nothing to do with
-it: they reveal what one of them does, as far as new values depend on the values before, and on what
+it: they reveal what one of them does, as far as new values depend on the states before, and on what
 persons keep. Somebody who recognises who was replaced still finds nothing there: 1 - q is hidden.
 """
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cornerwave.arrays import Codes, Flags, Ids, Ints, Words, lengths_of
+from cornerwave.arrays import Codes, Flags, Ids, Ints, Words
 from cornerwave.keyed import BlockFunction, expand, room_for
-from cornerwave.noise import ATTEMPTS, LEAST, MISSING, other_values
-from cornerwave.spine.continued import Tail, state_words
+from cornerwave.noise import MISSING, CategoryMoves, other_values
+from cornerwave.spine.alike_groups import MovedBlock, RowGroups
+from cornerwave.spine.continued import Tail
 
 if TYPE_CHECKING:
     from cornerwave.spine.histories import Histories
 
+ATTEMPTS = 4
+"""Draws of a value that a cell does not show already."""
 KEPT = 64
 """Rows per change: what changes less often is what persons keep."""
 RELATED = 0.5
@@ -91,28 +96,67 @@ class MovedHistories:
         self._person = histories.stamps // histories.editions
         self._came = histories.stamps % histories.editions
         self._owner, self._ids = histories.owners
-        self._steps = [self._step(each) for each in histories.steps]
+        moved = [self._moved_by(each) for each in histories.steps]
+        # what rows were before each step, as far as it changed them; those that came later as if
+        # they had been there, as in what is shown
+        rows = np.unique(np.concatenate([np.empty(0, np.int64), *(each.places for each in moved)]))
+        at = [np.searchsorted(rows, each.places) for each in moved]
+        first = np.full((len(bounds), len(rows)), MISSING, dtype=np.int32)
+        for each, here in zip(reversed(moved), reversed(at), strict=True):
+            first[:, here] = np.where(each.moved, each.before, first[:, here])
+        since = np.flatnonzero(self._came[rows] > 0)
+        first[:, since] = histories.codes[:, rows[since]]
+        past, self._steps = [first], list[_Step]()
+        for each, here in zip(moved, at, strict=True):
+            self._steps.append(self._with_blocks(each, np.stack(past)[:, :, here]))
+            now = past[-1].copy()
+            now[:, here] = np.where(each.moved, each.after, now[:, here])
+            self._move_later(each, rows, here, each.whole, past[-1][:, here], now)
+            past.append(now)
 
-    def _step(self, step: HistoryStep) -> "_Step":
+    def _moved_by(self, step: HistoryStep) -> "_Step":
         """Return the rows that a step moved, by their place."""
         some = step.moved.any(axis=0)
         places = self._places(step.words[some])
         order = np.argsort(places)
-        at, moved, after = places[order], step.moved[:, some][:, order], step.after[:, some]
-        before = step.before[:, some][:, order]
+        before, after = (each[:, some][:, order] for each in (step.before, step.after))
+        moved = step.moved[:, some][:, order]
+        whole = tuple(each[:, some][:, order] for each in step.whole)
+        return _Step(step.edition, places[order], before, after, moved, whole, ())
+
+    def _with_blocks(self, step: "_Step", past: Codes) -> "_Step":
+        """Return a step with how others move, given all that its rows were before.
+
+        past: (moments, categories, rows).
+        """
         blocks = []
         for block in self.blocks:
-            rows = np.flatnonzero(moved[block].any(axis=0))
-            groups = self._groups(at[rows], block, moved[:, rows], before[:, rows])
-            blocks.append(_Block.of(block, rows, groups))
-        whole = tuple(each[:, some][:, order] for each in step.whole)
-        return _Step(step.edition, at, before, after[:, order], moved, whole, tuple(blocks))
+            rows = np.flatnonzero(step.moved[block].any(axis=0))
+            places, moved = step.places[rows], step.moved[:, rows]
+            groups = self._groups(places, block, moved, step.before[:, rows], past[:, :, rows])
+            of = groups.firsts
+            moves = {
+                place: CategoryMoves.of(
+                    groups.states[:, place, single],
+                    step.after[column, rows[of[single]]],
+                    self._bounds[column],
+                )
+                for place, column in enumerate(block.tolist())
+                if len(single := np.flatnonzero(groups.single == place))
+            }
+            blocks.append(MovedBlock.of(block, rows, groups, moves))
+        return replace(step, blocks=tuple(blocks))
 
-    def _groups(self, places: Ints, block: Ints, moved: Flags, codes: Codes) -> "_Groups":
-        """Group rows that move together in some categories, given the codes of all before."""
+    def _groups(
+        self, places: Ints, block: Ints, moved: Flags, codes: Codes, past: Codes
+    ) -> RowGroups:
+        """Group rows that move together in some categories, given the codes of all before.
+
+        past: (moments, categories, rows).
+        """
         others = np.setdiff1d(np.flatnonzero(self.kept), block)
         owners = self._owner[self._person[places]]
-        return _Groups.of(owners, moved[block], codes[block], codes[others])
+        return RowGroups.of(owners, moved[block], codes[others], past[:, block])
 
     def _places(self, words: Words) -> Ints:
         return self._all.places[np.searchsorted(self._all.rows, words)]
@@ -153,88 +197,70 @@ class MovedHistories:
         rows = self._rows
         rows = rows[donors[self._person[rows]] >= 0]
         shows = [self._all.codes[:, self._all.sources(rows, donors, tail)]]
-        truth = [self._before(rows)]
         for step in self._steps:
             own = np.flatnonzero(np.isin(step.places, rows, assume_unique=True))
             at = np.searchsorted(rows, step.places[own])
-            values = truth[-1].copy()
-            values[:, at] = np.where(step.moved[:, own], step.after[:, own], values[:, at])
             now = shows[-1].copy()
             now[:, at] = self._moved(
-                step,
-                step.moved[:, own],
-                values[:, at],
-                np.stack(shows)[:, :, at],
-                np.stack(truth)[:, :, at],
-                step.places[own],
-                events,
+                step, step.moved[:, own], np.stack(shows)[:, :, at], step.places[own], events
             )
-            later = np.flatnonzero(self._came[rows] >= step.edition)
-            for whose, whole in zip(self._all_of, step.whole, strict=True):
-                cells = (whole[:, own], shows[-1][:, at], now[:, at])
-                move_alike(now, later, whose[rows], whose[rows[at]], *cells)
+            whole = [cells[:, own] for cells in step.whole]
+            self._move_later(step, rows, at, whole, shows[-1][:, at], now)
             shows.append(now)
-            truth.append(values)
         return ShownMoves(rows, shows[-1])
 
-    def _before(self, rows: Ints) -> Codes:
-        """Return the codes of some rows before an edition moved them first, where one did."""
-        codes = np.full((len(self._bounds), len(rows)), MISSING, dtype=np.int32)
-        for step in reversed(self._steps):
-            own = np.flatnonzero(np.isin(step.places, rows, assume_unique=True))
-            at = np.searchsorted(rows, step.places[own])
-            codes[:, at] = np.where(step.moved[:, own], step.before[:, own], codes[:, at])
-        return codes
-
-    def _moved(
+    def _move_later(
         self,
         step: "_Step",
-        moved: Flags,
-        values: Codes,
-        earlier: Codes,
-        truth: Codes,
-        places: Ints,
-        events: Ints,
-    ) -> Codes:
-        """Return what rows show after a step, given all that they showed and were before it.
+        rows: Ints,
+        at: Ints,
+        whole: Sequence[Flags],
+        before: Codes,
+        codes: Codes,
+    ) -> None:
+        """Move what all rows of somebody had in common in those, of some rows, that came later.
 
-        earlier, truth: (moments, categories, rows).
+        `codes` are those of all `rows` after the step, `at` which of them moved, with codes before.
         """
-        seen = truth == values
-        again = moved & seen.any(axis=0)
-        out = earlier[-1].copy()
+        later = np.flatnonzero(self._came[rows] >= step.edition)
+        for whose, cells in zip(self._all_of, whole, strict=True):
+            of = whose[rows]
+            move_alike(codes, later, of, of[at], cells, before, codes[:, at])
+
+    def _moved(self, step: "_Step", moved: Flags, past: Codes, places: Ints, events: Ints) -> Codes:
+        """Return what rows show after a step, given all that they showed before it.
+
+        past: (moments, categories, rows).
+        """
+        out: Codes = past[-1].copy()
         for block in step.blocks:
             rows = np.flatnonzero(moved[block.columns].any(axis=0))
             if len(rows):
-                groups = self._groups(
-                    places[rows], block.columns, moved[:, rows], earlier[-1][:, rows]
-                )
+                some = past[:, :, rows]
+                groups = self._groups(places[rows], block.columns, moved[:, rows], some[-1], some)
                 here = np.ix_(block.columns, rows)
-                new = (moved & ~again)[here]
-                past = earlier[:, block.columns][:, :, rows]
                 of = events[self._person[places[rows[groups.firsts]]]]
-                out[here] = self._drawn(step, block, groups, new, past, of)
-        before = np.take_along_axis(earlier, seen.argmax(axis=0)[None], axis=0)[0]
-        return np.asarray(np.where(again, before, out))
+                out[here] = self._drawn(step, block, groups, moved[here], out[here], of)
+        return out
 
     def _drawn(
         self,
         step: "_Step",
-        block: "_Block",
-        groups: "_Groups",
-        new: Flags,
-        past: Codes,
+        block: MovedBlock,
+        groups: RowGroups,
+        moved: Flags,
+        shown: Codes,
         events: Ints,
     ) -> Codes:
         """Return what groups of rows show of a block of categories after a step.
 
-        `new` are the cells that get a new value, `past` (moments, categories, rows) what rows
-        showed, `events` the number of the event of each group.
+        `moved` are the cells that it changed, `shown` (categories, rows) what rows show before it,
+        `events` the number of the event of each group.
         """
-        after, out = step.after[block.columns][:, block.rows], past[-1].copy()
+        after, out = step.after[block.columns][:, block.rows], shown.copy()
         # groups of one person are told apart by what they held, those of two events by its number
         blocks = self._ids[groups.owners] ^ np.column_stack(
-            [groups.coarse, events.astype(np.uint64)]
+            [groups.coarse_past, events.astype(np.uint64)]
         )
         blocks = np.ascontiguousarray(blocks)
         waits = np.ones(len(groups.firsts), dtype=np.bool_)
@@ -242,18 +268,24 @@ class MovedHistories:
             words = self._random("moves", step.edition, block.columns[0], attempt, blocks)
             drawn = block.drawn(groups, words)
             rows = waits[groups.of_row] & (drawn >= 0)
-            out = np.where(rows & new, after[:, np.maximum(drawn, 0)], out)
-            # a new value of a cell is shown by one that it has not shown, if there is any
-            bad = (new & (past == out).any(axis=0)).any(axis=0)
-            waits = np.bincount(groups.of_row, bad, minlength=len(waits)) > 0
+            out = np.where(rows & moved, after[:, np.maximum(drawn, 0)], out)
+            waits = np.bincount(groups.of_row, (moved & (shown == out)).any(axis=0)) > 0
             if not waits.any():
                 break
-        unmoved = new & (out == past[-1])
+        for place, moves in block.moves.items():
+            alone = block.alone(groups, place)
+            words = self._random("cells", step.edition, block.columns[place], 0, blocks)
+            bounds = self._bounds[block.columns[place]]
+            values = moves.drawn(groups.states[:, place, alone], words[alone], bounds)
+            of = np.full(len(groups.firsts), MISSING, dtype=np.int32)
+            of[alone] = values
+            rows = (of[groups.of_row] != MISSING) & moved[place]
+            out[place] = np.where(rows, of[groups.of_row], out[place])
+        unmoved = moved & (out == shown)
         for place in np.flatnonzero(unmoved.any(axis=1)).tolist():
             category, own = block.columns[place], np.flatnonzero(unmoved[place])
             words = self._random("others", step.edition, category, 0, blocks)[groups.of_row]
-            was = past[-1][place, own]
-            out[place, own] = other_values(was, words[own], self._bounds[category])
+            out[place, own] = other_values(shown[place, own], words[own], self._bounds[category])
         return np.asarray(out)
 
     def _random(self, what: str, edition: int, category: int, attempt: int, blocks: Ids) -> Words:
@@ -288,96 +320,6 @@ def move_alike(
 
 
 @dataclass(frozen=True)
-class _Groups:
-    """Rows of a person that move together: they held the same values in what changes.
-
-    `order` has the rows group by group, which begin at `begins`; `firsts` are the first rows,
-    `owners` whose they are. Words state what they are alike in: `fine` also what persons keep,
-    `coarse` the values that change, `mask` which categories do.
-    """
-
-    order: Ints
-    begins: Ints
-    sizes: Ints
-    firsts: Ints
-    owners: Ints
-    of_row: Ints
-    fine: Words
-    coarse: Words
-    mask: Words
-
-    @classmethod
-    def of(cls, owners: Ints, moved: Flags, codes: Codes, kept: Codes) -> "_Groups":
-        """Group rows by whose they are, which cells moved, and what these held.
-
-        `kept` (categories, rows) is what persons keep beside.
-        """
-        which = moved.astype(np.int32)
-        states = np.concatenate([which, np.where(moved, codes, MISSING)])
-        coarse = state_words(states)
-        order = np.lexsort((np.arange(len(owners)), coarse, owners))
-        new = np.ones(len(order), dtype=np.bool_)
-        new[1:] = (owners[order][1:] != owners[order][:-1]) | (
-            coarse[order][1:] != coarse[order][:-1]
-        )
-        begins = np.flatnonzero(new)
-        firsts, of_row = order[begins], np.empty(len(order), dtype=np.int64)
-        of_row[order] = np.cumsum(new) - 1
-        fine = state_words(np.concatenate([states, kept])[:, firsts])
-        return cls(
-            order,
-            begins,
-            lengths_of(begins, len(order)),
-            firsts,
-            owners[firsts],
-            of_row,
-            fine,
-            coarse[firsts],
-            state_words(which[:, firsts]),
-        )
-
-    @cached_property
-    def ranks(self) -> Ints:
-        """The place of each row in its group."""
-        found = np.empty(len(self.order), dtype=np.int64)
-        found[self.order] = np.arange(len(self.order)) - np.repeat(self.begins, self.sizes)
-        return found
-
-
-@dataclass(frozen=True)
-class _Block:
-    """Rows of a step that moved in some categories, `columns`, and the groups by which others move.
-
-    `rows` are places among those of the step.
-    """
-
-    columns: Ints
-    rows: Ints
-    groups: _Groups
-    pools: tuple["_AlikeGroups", ...]
-
-    @classmethod
-    def of(cls, columns: Ints, rows: Ints, groups: _Groups) -> "_Block":
-        """Arrange rows, given their groups."""
-        pools = tuple(
-            _AlikeGroups.of(words, groups.sizes, groups.owners)
-            for words in (groups.fine, groups.coarse, groups.mask)
-        )
-        return cls(columns, rows, groups, pools)
-
-    def drawn(self, groups: _Groups, random: Words) -> Ints:
-        """Return for each row of some groups the row of this block that it moves like, or -1."""
-        found = np.full(len(groups.firsts), -1, dtype=np.int64)
-        for pool, words in zip(self.pools, (groups.fine, groups.coarse, groups.mask), strict=True):
-            found = np.where(found < 0, pool.drawn(words, groups.sizes, random), found)
-        group = found[groups.of_row]
-        # a group with more rows than the other goes through that one again
-        turn = groups.ranks % np.maximum(self.groups.sizes[group], 1)
-        rows = self.groups.order[np.minimum(self.groups.begins[group] + turn, len(self.rows) - 1)]
-        return np.where(group < 0, -1, rows)
-
-
-@dataclass(frozen=True)
 class _Step:
     """Rows that an edition moved, ascending by place, and the blocks in which they did."""
 
@@ -387,46 +329,7 @@ class _Step:
     after: Codes
     moved: Flags
     whole: tuple[Flags, ...]
-    blocks: tuple[_Block, ...]
-
-
-@dataclass(frozen=True)
-class _AlikeGroups:
-    """Groups by what they are alike in, those with most rows first; `enough` have LEAST persons.
-
-    `keys` are ascending: the number of the likeness * (most + 1) + most - rows of the group.
-    """
-
-    words: Words
-    enough: Flags
-    keys: Ints
-    groups: Ints
-    most: int
-
-    @classmethod
-    def of(cls, words: Words, sizes: Ints, owners: Ints) -> "_AlikeGroups":
-        """Arrange groups."""
-        known, number = np.unique(words, return_inverse=True)
-        most = int(sizes.max(initial=0))
-        keys = number * (most + 1) + most - sizes
-        order = np.argsort(keys, kind="stable")
-        of_owners = np.unique(np.stack([number, owners]), axis=1)[0]
-        enough = np.bincount(of_owners, minlength=len(known)) >= LEAST
-        return cls(known, enough, keys[order], order, most)
-
-    def drawn(self, words: Words, sizes: Ints, random: Words) -> Ints:
-        """Return a group that is like each of some, with as many rows if LEAST have; or -1."""
-        if not len(self.words):
-            return np.full(len(words), -1)
-        number = np.minimum(np.searchsorted(self.words, words), len(self.words) - 1)
-        like = (self.words[number] == words) & self.enough[number]
-        first = np.searchsorted(self.keys, number * (self.most + 1))
-        every = np.searchsorted(self.keys, (number + 1) * (self.most + 1)) - first
-        least = self.most - np.minimum(sizes, self.most)
-        long = np.searchsorted(self.keys, number * (self.most + 1) + least, side="right") - first
-        count = np.where(long >= LEAST, long, every)
-        chosen = first + (random % np.maximum(count, 1).astype(np.uint64)).astype(np.int64)
-        return np.where(like, self.groups[np.minimum(chosen, len(self.groups) - 1)], -1)
+    blocks: tuple[MovedBlock, ...]
 
 
 def related(codes: Codes) -> list[Ints]:
