@@ -113,7 +113,8 @@ class AllPersons:
         found = coarse(_hidden_numbers(sample, self._numbers, self.timed), self.ends, self.middles)
         shown = sample.numbers[self._numbers : len(sample.numbers) - self.timed]
         numbers = np.concatenate([found[: self._numbers], shown, found[self._numbers :]])
-        return replace(sample, numbers=numbers)
+        # a key, which may be the order, is not kept
+        return replace(sample, numbers=numbers, order=None)
 
     def to_bytes(self) -> bytes:
         """Return what a ledger keeps."""

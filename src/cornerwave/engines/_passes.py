@@ -39,6 +39,7 @@ from cornerwave.spine.rows import (
     encoded_cells,
     outer_ids,
     row_ids,
+    row_order,
     row_times,
     unit_ids,
 )
@@ -346,9 +347,7 @@ class HistoryPass(Adding[Block, HistoryRows]):
         editions = np.searchsorted(self.ends, block.places, side="right")
         words = row_words(block.ids)
         times = row_times(block.table, schema)
-        # rows without a time and without a key are in the order of the file
-        order = block.places.astype(np.float64) if schema.key is None else np.zeros(len(words))
-        order = order if times is None else times
+        order = row_order(block.table, block.places, schema)
         codes = self.frozen.codes(cells)
         taken = taken_from(block.ids, units, times, codes, self.rows.fingerprint)
         outers: tuple[Ids, ...] = ()

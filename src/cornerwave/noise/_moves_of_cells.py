@@ -238,7 +238,7 @@ def _numbered(contexts: Ints, values: Codes) -> tuple[Ints, Ints, Ints]:
 
 def _before(states: Codes) -> Ints:
     """Return how many states cells had before the last one, as far as they are known."""
-    return np.asarray(np.count_nonzero(states[1:] != MISSING, axis=0))
+    return np.asarray(np.count_nonzero(states[1:] != MISSING, axis=0), dtype=np.int64)
 
 
 def _weights(masses: _Masses, states: Codes, after: Codes) -> tuple[tuple[float, ...], ...]:

@@ -18,7 +18,7 @@ from cornerwave.spine.continued import state_words
 
 
 @dataclass(frozen=True)
-class RowGroups:
+class MovedGroups:
     """Rows of a person that move together: they had the same states in what changes.
 
     `order` has the rows group by group, which begin at `begins`; `firsts` are the first rows,
@@ -43,7 +43,7 @@ class RowGroups:
     single: Ints
 
     @classmethod
-    def of(cls, owners: Ints, moved: Flags, kept: Codes, past: Codes) -> "RowGroups":
+    def of(cls, owners: Ints, moved: Flags, kept: Codes, past: Codes) -> "MovedGroups":
         """Group rows by whose they are, which cells moved, and what these were.
 
         `kept` (categories, rows) is what persons keep beside, `past` (moments, categories, rows)
@@ -101,13 +101,13 @@ class MovedBlock:
 
     columns: Ints
     rows: Ints
-    groups: RowGroups
+    groups: MovedGroups
     pools: tuple["_AlikeGroups", ...]
     moves: Mapping[int, CategoryMoves]
 
     @classmethod
     def of(
-        cls, columns: Ints, rows: Ints, groups: RowGroups, moves: Mapping[int, CategoryMoves]
+        cls, columns: Ints, rows: Ints, groups: MovedGroups, moves: Mapping[int, CategoryMoves]
     ) -> "MovedBlock":
         """Arrange rows, given their groups, and how single categories moved."""
         pools = tuple(
@@ -115,13 +115,13 @@ class MovedBlock:
         )
         return cls(columns, rows, groups, pools, moves)
 
-    def alone(self, groups: RowGroups, place: int) -> Ints:
+    def alone(self, groups: MovedGroups, place: int) -> Ints:
         """Return which of some groups move as cells do, in the category at a place."""
         known = self.pools[0].known(groups.fine_past)
         before = (groups.states[1:, place] != MISSING).any(axis=0)
         return np.flatnonzero((groups.single == place) & before & ~known)
 
-    def drawn(self, groups: RowGroups, random: Words) -> Ints:
+    def drawn(self, groups: MovedGroups, random: Words) -> Ints:
         """Return for each row of some groups the row of this block that it moves like, or -1."""
         found = np.full(len(groups.firsts), -1, dtype=np.int64)
         for pool, words in zip(self.pools, groups.likenesses, strict=True):

@@ -176,7 +176,7 @@ def sampled_persons(
     others_show = linked.beside if linked else ()
     if schema.time is None:
         rows = _person_rows(surveyor, survey, sample, categories, noise, schema.perturbed)
-        return [replace(rows, beside=others_show)]
+        return [replace(rows, beside=others_show), *_in_order(surveyor, survey, categories, noise)]
     ordered, names = sample.in_order_of(sample.numbers[-1]), schema.perturbed
     others = [name for name in names if name != schema.time]
     rows = _person_rows(surveyor, survey, ordered, categories, noise, others, in_time=True)
@@ -184,6 +184,20 @@ def sampled_persons(
     if schema.time not in schema.unchanged:
         persons.append(_person_rows(surveyor, survey, sample, (), noise, names))
     return persons
+
+
+def _in_order(
+    surveyor: Surveyor, survey: Survey, categories: Sequence[Categories], noise: PersonNoise
+) -> list[PersonRows]:
+    """Return the categories of sampled persons row after row, if copies show that order.
+
+    What somebody sees of a row who knows its place: what others have there, and the rows beside it.
+    """
+    sample = survey.persons
+    if sample is None or sample.order is None or sample.outers is not None or not categories:
+        return []
+    ordered = sample.in_order_of(sample.order)
+    return [_person_rows(surveyor, survey, ordered, categories, noise, (), in_time=True)]
 
 
 def _person_rows(
@@ -392,7 +406,7 @@ def shown_by_place(drawn: Floats, starts: Ints) -> Iterator[Floats]:
 def check_places(persons: Sequence[PersonRows]) -> None:
     """Raise ColumnError for categories that everybody runs through in the same order of times."""
     columns: list[str] = []
-    for rows in (each for each in persons if each.in_time):
+    for rows in (each for each in persons if each.in_time and each.times is not None):
         codes = _places(rows.starts, rows.numbers.shape[1])
         counts = np.bincount(codes)
         for name, drawn in rows.categories.items():

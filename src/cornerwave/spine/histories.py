@@ -56,11 +56,12 @@ CHANGED = (
 class HistoryRows:
     """Rows of persons: words that identify them, units, editions, order, codes of categories.
 
-    The rows of a person are in the order of their times, or of the file; of rows that have neither
-    a time nor a place, by their words. `a + b` has the rows of both, in parts. `fingerprint` is
-    that of the table they were taken from, if it was looked at, `taken` that of what was taken.
-    `outers` are the ids of the households of persons, part by part, if there are some; `steps` what
-    editions changed of rows that were there, of which the codes are those with which they came.
+    The rows of a person are in the order of `row_order`: of their times, of a key that is a number
+    or ends in one, or of the file; else by their words. `a + b` has the rows of both, in parts.
+    `fingerprint` is that of the table they were taken from, if it was looked at, `taken` that of
+    what was taken. `outers` are the ids of the households of persons, part by part, if there are
+    some; `steps` what editions changed of rows that were there, of which the codes are those with
+    which they came.
     """
 
     parts: tuple[tuple[Words, Ids, Ints, Floats, Codes], ...] = ()
@@ -334,7 +335,7 @@ def taken_from(
 ) -> Fingerprint:
     """Return the fingerprint of what histories take from some rows.
 
-    What else they depend on, the place of a row that has no key, is in its id.
+    What else they depend on, a row's key or the place of one that has none, is in its id.
     """
     when = [] if times is None else [times.view(np.uint64)]
     words = np.vstack([units.T, *when, codes.astype(np.int64).view(np.uint64)])

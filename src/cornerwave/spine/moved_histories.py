@@ -36,7 +36,7 @@ import numpy as np
 from cornerwave.arrays import Codes, Flags, Ids, Ints, Words
 from cornerwave.keyed import BlockFunction, expand, room_for
 from cornerwave.noise import MISSING, CategoryMoves, other_values
-from cornerwave.spine.alike_groups import MovedBlock, RowGroups
+from cornerwave.spine.alike_groups import MovedBlock, MovedGroups
 from cornerwave.spine.continued import Tail
 
 if TYPE_CHECKING:
@@ -149,14 +149,14 @@ class MovedHistories:
 
     def _groups(
         self, places: Ints, block: Ints, moved: Flags, codes: Codes, past: Codes
-    ) -> RowGroups:
+    ) -> MovedGroups:
         """Group rows that move together in some categories, given the codes of all before.
 
         past: (moments, categories, rows).
         """
         others = np.setdiff1d(np.flatnonzero(self.kept), block)
         owners = self._owner[self._person[places]]
-        return RowGroups.of(owners, moved[block], codes[others], past[:, block])
+        return MovedGroups.of(owners, moved[block], codes[others], past[:, block])
 
     def _places(self, words: Words) -> Ints:
         return self._all.places[np.searchsorted(self._all.rows, words)]
@@ -247,7 +247,7 @@ class MovedHistories:
         self,
         step: "_Step",
         block: MovedBlock,
-        groups: RowGroups,
+        groups: MovedGroups,
         moved: Flags,
         shown: Codes,
         events: Ints,

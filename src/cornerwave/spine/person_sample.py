@@ -43,7 +43,8 @@ class PersonSample:
     """Rows of sampled units, sorted by unit and row: hashes, numbers and cells (columns, rows).
 
     `counts` is how many rows the unit of each row has in all. `outers` are the hashes of the
-    households of persons, if there are some: then rows are sorted by these first.
+    households of persons, if there are some: then rows are sorted by these first. `order` states
+    in which order rows of a unit follow each other, if copies show that and there are no times.
     """
 
     units: Words
@@ -54,6 +55,7 @@ class PersonSample:
     most: int
     limit: np.uint64 = LARGEST_WORD
     outers: Words | None = None
+    order: Floats | None = None
 
     @classmethod
     def of(
@@ -65,6 +67,7 @@ class PersonSample:
         most: int,
         outers: Words | None = None,
         below: np.uint64 = LARGEST_WORD,
+        follow: Floats | None = None,
     ) -> "PersonSample":
         """Sample some rows, given the hashes of their units and their own: all up to `below`."""
         order = _order_of(units, rows) if outers is None else _in_order(units, rows, outers)
@@ -74,7 +77,8 @@ class PersonSample:
         counts[order] = np.repeat(sizes, sizes)
         given = np.array(numbers).reshape(len(numbers), len(order))
         words = np.array(cells, dtype=np.uint64).reshape(len(cells), len(order))
-        return cls(units, rows, counts, given, words, most, below, outers)._trimmed(order)
+        made = cls(units, rows, counts, given, words, most, below, outers, follow)
+        return made._trimmed(order)
 
     def __add__(self, other: "PersonSample") -> "PersonSample":
         limit = min(self.limit, other.limit)
@@ -88,6 +92,7 @@ class PersonSample:
             self.most,
             limit,
             None if one.outers is None or two.outers is None else _joined(one.outers, two.outers),
+            None if one.order is None or two.order is None else np.append(one.order, two.order),
         )
         order = _in_order(both.units, both.rows, both.outers)
         from_two = order >= len(one.units)
@@ -115,6 +120,7 @@ class PersonSample:
             numbers=self.numbers[:, rows],
             cells=self.cells[:, rows],
             outers=None if self.outers is None else self.outers[rows],
+            order=None if self.order is None else self.order[rows],
         )
 
     def _trimmed(self, order: Ints | None = None) -> "PersonSample":

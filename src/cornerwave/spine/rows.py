@@ -9,9 +9,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+from pyarrow import compute as pc
 
 from cornerwave import _core, sizes
-from cornerwave.arrays import Flags, Floats, Ids, Words, runs_of
+from cornerwave.arrays import Flags, Floats, Ids, Ints, Words, runs_of
+from cornerwave.choices import SHUFFLE
 from cornerwave.columns import (
     MISSING_BITS,
     Encoded,
@@ -19,6 +21,7 @@ from cornerwave.columns import (
     Schema,
     fill_floats,
     hash_texts,
+    is_number,
     is_text,
     key_ids,
     macs,
@@ -166,6 +169,37 @@ def _with_lone_rows(units: Ids, ids: Ids, missing: Flags, secrets: RowSecrets) -
 def row_times(table: pa.Table, schema: Schema) -> Floats | None:
     """Return when rows were, NaN where that is missing; None for a table without a time."""
     return None if schema.time is None else to_floats(_whole(table, schema.time), schema.time)
+
+
+def row_order(table: pa.Table, places: Ints, schema: Schema) -> Floats:
+    """Return in which order rows of a person follow each other, if copies show it, else zeros.
+
+    That of their times; else of the key, if it is a number or ends in one: rows with a key may come
+    in any order. Those without a key follow each other as in the file.
+    """
+    times = row_times(table, schema)
+    if times is not None:
+        return times
+    if schema.key is None:
+        return places.astype(np.float64)
+    if not shows_order(schema):
+        return np.zeros(table.num_rows)
+    keys = _whole(table, schema.key)
+    if pa.types.is_integer(keys.type):
+        # beyond 2^53 neighbours are equal, and follow each other by their ids
+        return np.asarray(keys.cast(pa.float64(), safe=False), dtype=np.float64)
+    if is_number(keys.type):
+        return to_floats(keys, schema.key)
+    text = keys.dictionary_decode() if pa.types.is_dictionary(keys.type) else keys
+    if not (pa.types.is_string(text.type) or pa.types.is_large_string(text.type)):
+        return np.zeros(table.num_rows)
+    ends = pc.struct_field(pc.extract_regex(text, r"(?P<number>[0-9]{1,15})$"), "number")
+    return np.asarray(ends.cast(pa.float64()).fill_null(0.0), dtype=np.float64)
+
+
+def shows_order(schema: Schema) -> bool:
+    """Whether copies show in which order rows without a time follow each other."""
+    return schema.order != SHUFFLE or schema.key in schema.unchanged
 
 
 @dataclass(frozen=True)

@@ -60,7 +60,7 @@ from cornerwave.spine.person_sample import (
     unit_hashes,
     unit_limit,
 )
-from cornerwave.spine.rows import Group, RowSecrets, row_times
+from cornerwave.spine.rows import Group, RowSecrets, row_order, row_times, shows_order
 from cornerwave.spine.sample import Sample, hash_limit, knot_weights, rank_draws, row_hashes
 
 SAMPLE_ROWS = 1 << 20
@@ -235,7 +235,7 @@ class Surveyor:
             units=self._units(hashes, group, unit_limit),
             first=self._first(places, numbers, group),
             holders=self._holders(group),
-            persons=self._persons(hashes, numbers, group, known.persons if known else None),
+            persons=self._persons(hashes, numbers, places, group, known.persons if known else None),
             nesting=None if group.nest is None else Nesting.of(group.nest),
             followed={
                 name: self._followed(name, encoded, group) for name, encoded in derived.items()
@@ -328,6 +328,7 @@ class Surveyor:
         self,
         hashes: Words,
         numbers: Floats,
+        places: Ints,
         group: Group,
         known: PersonSample | None,
     ) -> PersonSample | None:
@@ -354,7 +355,19 @@ class Surveyor:
             self.person_rows,
             None if group.nest is None else chosen[rows],
             limit,
+            self._order(group.table, places, rows) if self.follows else None,
         )
+
+    def _order(self, table: pa.Table, places: Ints, rows: Ints) -> Floats:
+        """Return in which order some rows of persons follow each other."""
+        keys = [] if self.schema.key is None else [self.schema.key]
+        return row_order(table.select(keys).take(rows), places[rows], self.schema)
+
+    @property
+    def follows(self) -> bool:
+        """Whether copies show in which order rows of a person follow each other without a time."""
+        schema = self.schema
+        return schema.time is None and len(schema.categories) > 0 and shows_order(schema)
 
     def _first(self, places: Ints, numbers: Floats, group: Group) -> Sample:
         """Return the first rows of a table, if copies show its order: the smallest places."""
