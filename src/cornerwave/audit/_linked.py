@@ -19,6 +19,9 @@ Of persons in households, in whole ones by someone who knows which they are, two
     group     the mean of the household's cells
     apart     the mean of a person's cells less that of another person of the household
 
+and, in a table with a time, both at one time: the mean of the household's cells at the time of a
+row, and the row less another person's row at that time.
+
 The order of a person's rows may reveal more, as in a series of years. Then the rows around a row
 and its place count too: against what is stated, or as a note where the owner chose to keep
 the order.
@@ -50,8 +53,10 @@ from cornerwave.audit._fits import boost, ridge, standard
 from cornerwave.audit._left import Left, Loss
 from cornerwave.audit._linked_view import (
     APART,
+    APART_THEN,
     CHANGE,
     GROUP,
+    GROUP_THEN,
     MEAN,
     VALUE,
     LinkedView,
@@ -74,6 +79,8 @@ WORDS = {
     CHANGE: "a change between two rows",
     GROUP: "a household's mean",
     APART: "a difference between persons of a household",
+    GROUP_THEN: "a household's mean at one time",
+    APART_THEN: "a difference between persons of a household at one time",
 }
 
 LEARNED_COLUMNS, LEARNED_LINKED_ROWS = 8, 1 << 14
@@ -126,17 +133,16 @@ class LinkedEvidence:
             numbers = np.unique(persons.within.codes[places], return_inverse=True)[1]
             history = History(numbers, outer=history)
         unordered = cls(rows, history, persons.unit, persons.count, beside)
-        if history.outer is not None:
-            return unordered
         if time is None or time not in whole.source.schema.names:
             return unordered
         when = _ranks(*whole.values_at(time, places[ascending]))[back]
-        order = np.lexsort((when, person))
+        order = np.lexsort((when, history.person))
+        numbers, when = history.person[order], when[order]
         series = replace(
             unordered,
             everything=rows.taken(order),
-            history=History(person, in_time=True),
-            when=when[order],
+            history=History.in_order_of(time_bins(when), numbers, history.outer),
+            when=when,
             time=time,
         )
         if KEPT in aligned.stated.roles(time):
@@ -156,8 +162,12 @@ class LinkedEvidence:
     @property
     def kinds(self) -> tuple[str, ...]:
         """What is estimated."""
-        of_persons = (VALUE, MEAN, CHANGE)
-        return of_persons if self.history.outer is None else (*of_persons, GROUP, APART)
+        kinds: tuple[str, ...] = (VALUE, MEAN, CHANGE)
+        if self.history.outer is not None:
+            kinds = (*kinds, GROUP, APART)
+        if self.history.moment is not None:
+            kinds = (*kinds, GROUP_THEN, APART_THEN)
+        return kinds
 
     @cached_property
     def adversaries(self) -> list[tuple[tuple[int, ...], LinkedView]]:
@@ -204,6 +214,10 @@ class LinkedEvidence:
                 values = self.history.apart(values)
             elif kind == GROUP:
                 values = self._clusters.means(values)
+            elif kind == GROUP_THEN:
+                values = self.history.at_one_time(values)
+            elif kind == APART_THEN:
+                values = self.history.apart_at_one_time(values)
             each = replace(target, values=values)
             if each.present.sum() >= LEAST_AUDITED and each.varies:
                 chosen[target.name] = each
@@ -360,14 +374,20 @@ def _ranks(values: Sequence[Any], codes: Ints) -> Ints:
     return np.asarray(ranks[codes])
 
 
+def time_bins(when: Ints) -> Ints:
+    """Return numbers of times, by their ranks; if these are many, those that are near are one."""
+    ranks = np.unique(when, return_inverse=True)[1]
+    if int(ranks.max(initial=0)) < MOST_TIMES:
+        return np.asarray(ranks)
+    return np.asarray(np.argsort(np.argsort(when, kind="stable")) * MOST_TIMES // len(when))
+
+
 def less_time(values: Floats, when: Ints, history: History) -> Floats:
     """Return numbers (k, n) less what time does to all persons: 0 where nothing else is left.
 
-    `when` are ranks of times; if these are many, those that are near count as one.
+    `when` are ranks of times.
     """
-    ranks = np.unique(when, return_inverse=True)[1]
-    many = int(ranks.max(initial=0)) + 1
-    bins = ranks if many <= MOST_TIMES else np.argsort(np.argsort(when)) * MOST_TIMES // len(when)
+    bins = time_bins(when)
     # one dummy for each time but the first, which goes with the constant
     dummies = (bins == np.unique(bins)[1:, None]).astype(np.float64)
     out = np.full(values.shape, np.nan)

@@ -27,6 +27,7 @@ MOST_LINKED = 48
 
 VALUE, MEAN, CHANGE = "value", "mean", "change"
 GROUP, APART = "group", "apart"
+GROUP_THEN, APART_THEN = "group at a time", "apart at a time"
 """What is estimated (see `_linked`)."""
 
 
@@ -87,6 +88,11 @@ class LinkedView:
         parts = [rows, rows * few, history.spread(np.vstack(of_person)), rows[:, history.other]]
         if history.in_time:
             parts += [history.shifted(rows, -1)]
+        if history.moment is not None:
+            together = history.at_one_time(rows)
+            parts += [together, rows[:, history.other_row]]
+            parts += [history.shifted(together, by) for by in (-1, 1)]
+            parts += [history.spread(means[:, history.other_person])]
         if ordered:
             place, last = history.place, np.repeat(history.sizes, history.sizes) - 1
             parts += [

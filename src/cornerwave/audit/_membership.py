@@ -141,12 +141,51 @@ SAME = 1e-12
 class History:
     """The rows of some persons, sorted by person, and by time if they are `in_time`.
 
-    `outer` are the same rows by household, if persons belong to some.
+    `outer` are the same rows by household, if persons belong to some; `moment` then numbers the
+    household and the time of each row, if they are in time.
     """
 
     person: Ints
     in_time: bool = False
     outer: "History | None" = None
+    moment: Ints | None = None
+
+    @classmethod
+    def in_order_of(cls, when: Ints, person: Ints, outer: "History | None") -> "History":
+        """Return the history of rows that are sorted by person and by `when`, a number of times."""
+        if outer is None:
+            return cls(person, in_time=True)
+        pairs = outer.person * (int(when.max(initial=0)) + 1) + when
+        moment = np.unique(pairs, return_inverse=True)[1]
+        return cls(person, in_time=True, outer=outer, moment=moment)
+
+    def at_one_time(self, rows: Floats) -> Floats:
+        """Return the mean (k, n) of the rows of each row's household at its time."""
+        assert self.moment is not None
+        held = np.isfinite(rows)
+        count = np.array([np.bincount(self.moment, each) for each in held])
+        total = np.array([np.bincount(self.moment, each) for each in np.where(held, rows, 0.0)])
+        means = np.where(count > 0, total / np.maximum(count, 1), np.nan)
+        return np.asarray(means[:, self.moment])
+
+    @cached_property
+    def other_row(self) -> Ints:
+        """The row of the household's next person at the same time, of each row; itself if none."""
+        assert self.moment is not None
+        number = np.repeat(np.arange(len(self.starts)), self.sizes)
+        many = int(self.moment.max(initial=0)) + 1
+        # rows of a person are in the order of moments; of several at one time the first counts
+        keys, wanted = number * many + self.moment, self.other_person[number] * many + self.moment
+        place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+        return np.where(keys[place] == wanted, place, np.arange(len(keys)))
+
+    def apart_at_one_time(self, rows: Floats) -> Floats:
+        """Return rows less those of other persons at the same time, NaN where there is none."""
+        alone = np.repeat(self.other_person == np.arange(len(self.starts)), self.sizes)
+        alone |= self.other_row == np.arange(len(self.person))
+        differences = rows - rows[:, self.other_row]
+        rounding = SAME * np.nanmax(np.abs(rows), axis=1, keepdims=True, initial=0.0)
+        return np.where(alone, np.nan, np.where(np.abs(differences) <= rounding, 0.0, differences))
 
     @cached_property
     def household(self) -> Ints:

@@ -398,11 +398,6 @@ def _check_units(choices: Choices) -> None:
             f"{listed(choices.unit)}: a table has at most {MOST_UNITS} units, as households and "
             "their persons; name the two that are to be hidden, the outer one first"
         )
-    if len(choices.unit) > 1 and choices.time is not None:
-        raise ColumnError(
-            f"{choices.time!r}: a time does not go with two units, {listed(choices.unit)}; leave "
-            "the time out, or name the person alone"
-        )
     for unit in choices.unit:
         if unit == choices.key:
             raise ColumnError(f"{unit!r}: the key and also the unit; choose one")

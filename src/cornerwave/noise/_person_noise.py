@@ -12,9 +12,10 @@ a person's levels at some knots in time, of all columns together, Phi are linear
 knots, and R is that of the nearest knot. Without a time there is one knot: C is B, what
 distinguishes persons.
 
-If persons belong to households, these have a path of their own: L_H P_h(v) is added, P_h keyed by
-the household's id, with the covariance H of what distinguishes households, so that for rows i and j
-of one household B + R is left of the noise of a difference of persons, and H of that of all means.
+If persons belong to households, these have a path of their own: Phi(t) L_H P_h(v) is added, P_h
+keyed by the household's id, with the covariance H of what distinguishes households at the knots, so
+that for rows i and j of one household C and R are left of the noise of a difference of persons, and
+H of that of all means.
 
 C is shaped like the curves of persons, R like what distinguishes neighbouring rows of one:
 averaging rows of a person takes away noise and signal alike. A column that is constant in each
@@ -51,8 +52,8 @@ class PersonNoise:
     """J knots in time; at each L_C (N columns, Q paths), and R with its factor.
 
     `shape` is the covariance of the noise of a row for v = 1, on average over rows; `constant` are
-    the columns that have the same noise in all rows of a person. `outer` is L_H, the factor of the
-    covariance of households (N, N), if persons belong to some.
+    the columns that have the same noise in all rows of a person. `outer` is L_H (J, N, Q) at each
+    knot, of the levels of households, if persons belong to some.
     """
 
     knots: Floats
@@ -106,7 +107,7 @@ class PersonNoise:
             row=factor(within).lower[None],
             shape=outer + between + within,
             constant=tuple(constant.tolist()),
-            outer=factor(outer).lower,
+            outer=factor(outer).lower[None],
         )
 
     @property
@@ -115,6 +116,13 @@ class PersonNoise:
         if self.outer is None:
             return ()
         return tuple(i for i in self.constant if not self.person[:, i].any())
+
+    @property
+    def levels(self) -> Floats:
+        """The loadings at each knot of all that rows share: the person's, and the household's."""
+        if self.outer is None:
+            return self.person
+        return np.concatenate([self.person, self.outer], axis=2)
 
     @property
     def paths(self) -> int:
@@ -131,12 +139,12 @@ class PersonNoise:
         within = np.stack([own[at] for own in self.within])
         return PersonNoise(
             knots=self.knots,
-            person=self.person[:, columns],
+            person=np.ascontiguousarray(self.person[:, columns]),
             within=within,
             row=np.stack([factor(own).lower for own in within]),
             shape=self.shape[at],
             constant=tuple(k for k, i in enumerate(columns) if i in self.constant),
-            outer=None if self.outer is None else self.outer[columns],
+            outer=None if self.outer is None else np.ascontiguousarray(self.outer[:, columns]),
         )
 
     def to_json(self) -> KeptPersonNoise:
@@ -150,7 +158,7 @@ class PersonNoise:
             "constant": list(self.constant),
         }
         if self.outer is not None:
-            kept["outer"] = self.outer.tolist()
+            kept["outer"] = np.concatenate(self.outer).tolist()  # knot after knot
         return kept
 
     @classmethod
@@ -165,7 +173,7 @@ class PersonNoise:
             row=np.array(kept["row"], dtype=np.float64).reshape(at_knots),
             shape=np.array(kept["shape"], dtype=np.float64),
             constant=tuple(kept["constant"]),
-            outer=np.array(kept["outer"]).reshape(columns, -1) if "outer" in kept else None,
+            outer=np.array(kept["outer"]).reshape(at_knots) if "outer" in kept else None,
         )
 
 
@@ -259,52 +267,70 @@ class PersonReader:
         self._outers = None
         if noise.outer is not None:
             key = expand(of_persons, "outer")
-            self._outers = Reader(reading, key, columns=noise.outer.shape[1], rows=rows)
+            self._outers = Reader(reading, key, columns=noise.outer.shape[2], rows=rows)
 
     def noise(
         self, ids: Ids, units: Ids, times: Floats | None, outers: Ids | None = None
     ) -> Iterator[tuple[int, Floats]]:
         """Yield (index, W) for each wanted level, given rows' ids, units, times and households."""
-        made = self._of_persons(ids, units, times)
-        if self._outers is None or self._noise.outer is None or outers is None:
-            yield from made
-            return
-        households, of_row = runs_of(outers)
-        for (index, W), (_, paths) in zip(made, self._outers.white(households), strict=True):
-            yield index, W + shaped(self._noise.outer, paths).take(of_row, axis=1)
+        (persons, of_row), levels = runs_of(units), self._noise.person
+        shared: Iterator[Floats] = (paths for _, paths in self._persons.white(persons))
+        if self._outers is not None and self._noise.outer is not None and outers is not None:
+            households, of_rows = runs_of(outers)
+            common: Iterator[Floats] = (paths for _, paths in self._outers.white(households))
+            if len(levels) == 1:
+                made = self._of_rows(ids, times, levels, shared, of_row)
+                for (index, W), paths in zip(made, common, strict=True):
+                    yield index, W + shaped(self._noise.outer[0], paths).take(of_rows, axis=1)
+                return
+            # a curve is read once, of the person and the household
+            first = np.flatnonzero(np.diff(of_row, prepend=-1))
+            levels, whose = self._noise.levels, of_rows[first]
+            shared = (
+                np.concatenate([own, theirs.take(whose, axis=1)])
+                for own, theirs in zip(shared, common, strict=True)
+            )
+        yield from self._of_rows(ids, times, levels, shared, of_row)
 
-    def _of_persons(
-        self, ids: Ids, units: Ids, times: Floats | None
+    def _of_rows(
+        self,
+        ids: Ids,
+        times: Floats | None,
+        levels: Floats,
+        shared: Iterator[Floats],
+        of_row: Ints,
     ) -> Iterator[tuple[int, Floats]]:
-        persons, of_row = runs_of(units)
-        curve = _Curve(self._noise, np.zeros(len(ids)) if times is None else times)
-        pairs = zip(self._rows.white(ids), self._persons.white(persons), strict=True)
-        for (index, white), (_, paths) in pairs:
+        """Yield the noise of rows, given the white paths that they share, and whose each row is."""
+        curve = _Curve(self._noise, levels, np.zeros(len(ids)) if times is None else times)
+        for (index, white), paths in zip(self._rows.white(ids), shared, strict=True):
             yield index, curve.noise(paths, of_row, white)
 
 
 class _Curve:
-    """Where rows lie in time: between which knots, and how near the second."""
+    """Where rows lie in time: between which knots, and how near the second.
 
-    def __init__(self, noise: PersonNoise, times: Floats) -> None:
-        self._noise = noise
+    `levels` (J, N, paths) are the loadings of what they share.
+    """
+
+    def __init__(self, noise: PersonNoise, levels: Floats, times: Floats) -> None:
+        self._noise, self._levels = noise, levels
         self._below, self._weight = hats(times, noise.knots)
 
     def noise(self, paths: Floats, of_row: Ints, white: Floats) -> Floats:
         """Return W of rows, given the white paths of persons, whose each row is, and its own."""
         noise, out = self._noise, np.empty(white.shape)
         if len(noise.knots) == 1:
-            shared = shaped(noise.person[0], paths)
+            shared = shaped(self._levels[0], paths)
             _core.shape_persons(shared, of_row, noise.row[0], white, out)
             return out
         by_person, by_row = (np.ascontiguousarray(each.T) for each in (paths, white))
         # Phi(t) L_C P_u + L_R P_i: a time between two knots has the levels of both, by its
         # distance, and R of the nearest
         _core.shape_curves(
-            noise.person, noise.row, by_person, of_row, self._below, self._weight, by_row, out
+            self._levels, noise.row, by_person, of_row, self._below, self._weight, by_row, out
         )
         for column in noise.constant:  # read without hats, or rounding would show the time
-            out[column] = shaped(noise.person[0][column : column + 1], paths)[0].take(of_row)
+            out[column] = shaped(self._levels[0][column : column + 1], paths)[0].take(of_row)
         return out
 
 

@@ -32,7 +32,16 @@ from cornerwave.arrays import Floats, Ints, Words, lengths_of
 from cornerwave.levels import LATTICE
 from cornerwave.noise import PersonNoise, hat_matrix, nearest_knots
 from cornerwave.privacy._beside import Beside, noise_beside
-from cornerwave.privacy._nested import Nested, NestedFunction, NestedNoise
+from cornerwave.privacy._nested import (
+    CHANGE,
+    MEAN,
+    PROMISED,
+    VALUE,
+    Nested,
+    NestedFunction,
+    looked_at,
+)
+from cornerwave.privacy._nested_noise import NestedNoise
 from cornerwave.privacy._open_columns import MOST_VALUES, OpenColumn, all_values
 from cornerwave.privacy._person_cells import Coordinates
 from cornerwave.privacy._variance_cells import binned
@@ -162,11 +171,8 @@ class _Sums:
         return np.asarray(np.min([np.ones(self._levels), *shares], axis=0))
 
 
-VALUE, MEAN, CHANGE = "value", "mean", "change"
-GROUP, APART = "group", "apart"
 BESIDE, DRAWN_BESIDE = "\0beside", "\0drawn beside"
 """What stands for the columns of linked tables: of these nothing is stated here."""
-PROMISED = (VALUE, MEAN, CHANGE, GROUP, APART)
 
 
 @dataclass(frozen=True)
@@ -216,7 +222,7 @@ class _Class:
 def _classes(rows: PersonRows) -> Iterator[_Class]:
     """Yield classes of persons with like numbers of rows, each of enough persons."""
     kinds = len(_functions(rows.starts, 0, in_time=rows.in_time))
-    kinds = kinds if rows.outers is None else len(PROMISED)
+    kinds = kinds if rows.outers is None else looked_at(in_time=rows.in_time)
     # an estimate with k coefficients needs several persons for each, or it fits chance
     coordinates = kinds * (len(rows.numbers) + sum(map(len, rows.categories.values())))
     coordinates += sum(len(each.numbers) + len(each.drawn) for each in rows.beside)
@@ -267,14 +273,18 @@ def _nested_class(rows: PersonRows, households: Ints) -> _Class:
     """Return a class of households: whose rows are independent of those of others."""
     at, starts = _rows_of(rows.clusters, households, rows.numbers.shape[1])
     persons = np.flatnonzero(np.isin(at, rows.starts))
+    times = np.zeros(len(at)) if rows.times is None else rows.times[at]
     nested = Nested(persons, starts, len(at))
-    functions = dict(zip(PROMISED, nested.functions(), strict=True))
+    if rows.in_time:
+        moments = nearest_knots(times, rows.noise.knots)
+        nested = replace(nested, times=times, moments=moments)
+    functions = nested.functions()
     names, kinds, parts = _looked_at(rows, at, functions)
     # how many rows and persons there are is seen
     seen = nested.seen()
     names, kinds = [*names, *[""] * len(seen)], [*kinds, *[VALUE] * len(seen)]
     z = np.concatenate([*parts, seen])
-    noise = NestedNoise(rows.noise, list(functions.values()), len(names))
+    noise = NestedNoise(rows.noise, list(functions.values()), times, len(names))
     noisy = np.array([name != "" for name in names])
     drawn = np.array([name in rows.categories for name in names])
     coordinates = Coordinates(z, noisy, drawn, starts, noise(np.arange(len(at))), noise)

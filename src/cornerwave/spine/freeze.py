@@ -44,7 +44,7 @@ from cornerwave.spine.frozen import BURIED, Frozen
 from cornerwave.spine.linked import Linked, TableOfPersons
 from cornerwave.spine.missing import Draws, has_many_complete_rows
 from cornerwave.spine.person_counts import PersonCounts, persons_holding
-from cornerwave.spine.person_curves import curve_noise
+from cornerwave.spine.person_curves import Floor, curve_noise
 from cornerwave.spine.person_gaps import with_gaps_filled
 from cornerwave.spine.person_sample import check_persons, nested_noise, person_noise
 from cornerwave.spine.survey import Survey, Surveyor
@@ -208,14 +208,17 @@ def _person_noise(survey: Survey, schema: Schema, shape: Floats) -> PersonNoise 
         [schema.perturbed.index(name) for name in (known.varying if known else ())]
         for known in (survey.constants, survey.outer_constants)
     )
-    if schema.nested:
-        return nested_noise(sample, columns, shape, varying, varying_in_outer)
-    # B + R, the same at all times; with a time also what is alike in rows that are near in time
-    by_row = person_noise(sample, columns, shape, varying)
+    # H, B and R, alike at all times; with a time also what is alike in rows that are near in time
+    by_row = (
+        nested_noise(sample, columns, shape, varying, varying_in_outer)
+        if schema.nested
+        else person_noise(sample, columns, shape, varying)
+    )
     if schema.time is None or not columns:
         return by_row
     when = [schema.perturbed.index(schema.time)] if schema.time in schema.perturbed else []
-    return curve_noise(sample, sample.numbers[-1], shape, by_row, [*when, *varying])
+    floor = Floor(rows=[*when, *varying], persons=varying_in_outer)
+    return curve_noise(sample, sample.numbers[-1], shape, by_row, floor)
 
 
 def _held(survey: Survey) -> Mapping[tuple[str, ...], Tally]:

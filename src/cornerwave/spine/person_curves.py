@@ -8,10 +8,16 @@ With x the numbers less what time does to all persons, i and j different rows of
     C_kk = V_k - D_k                     V_k the covariance near knot k
     R_k = D_k + (V_k - C_kk - D_k)+      never K - C: a change would lie bare
 
+If persons belong to households, C is the sum of H, that of the levels of households, and of what
+distinguishes their persons, U:
+
+    x_i x_j'  ~  Phi_i H Phi_j'          i and j rows of different persons of one household
+    U = (C - H)+                         with H as fitted, before it is made definite
+
 and R_k is at least D_k + T, T what time does to everybody over a person's rows: who does not know
-the times must not read them. C is made definite, and cut to the paths that hold all but a
-thousandth of its trace: a person takes as many normals at each level. Moments are rounded before
-the strict arithmetic begins, so that the machine that summed them does not matter.
+the times must not read them. C, or H and U, is made definite, and cut to the paths that hold all
+but a thousandth of its trace: a person takes as many normals at each level. Moments are rounded
+before the strict arithmetic begins, so that the machine that summed them does not matter.
 """
 
 from collections.abc import Sequence
@@ -23,7 +29,7 @@ import numpy as np
 from cornerwave import _core
 from cornerwave.arrays import Floats, Ints, lengths_of
 from cornerwave.noise import SWEEPS, PersonNoise, covering, divided, factor, hat_matrix, without
-from cornerwave.spine.person_sample import PersonSample, with_means
+from cornerwave.spine.person_sample import PersonSample, next_rows, with_means
 
 MOST_TIMES, KNOTS = 24, 12
 """Each time is a knot if there are no more than this; else so many lie at quantiles of times."""
@@ -52,15 +58,11 @@ def knots_of(times: Floats, columns: int) -> Floats:
 
 
 def curve_noise(
-    sample: PersonSample, times: Floats, shape: Floats, by_row: PersonNoise, floor: Sequence[int]
+    sample: PersonSample, times: Floats, shape: Floats, by_row: PersonNoise, floor: "Floor"
 ) -> PersonNoise:
-    """Return the noise for a table with a time, from sampled persons.
-
-    `by_row` is the noise without it. Some columns keep at least the noise by row that they have
-    there (`floor`): the time itself, of which nothing is left less what time does, and what changes
-    in persons that were not sampled.
-    """
+    """Return the noise for a table with a time, from sampled persons; `by_row` is that without."""
     columns, constant = len(shape), np.array(by_row.constant, dtype=np.int64)
+    of_outer = np.array(by_row.outer_constant, dtype=np.int64)
     knots = knots_of(times, columns)
     if len(knots) == 1:
         return by_row
@@ -69,8 +71,20 @@ def curve_noise(
     near, D = rows.near_knots(rows.x), rows.near_knots(rows.changes, rows.between_neighbours) / 2
     C = rows.levels(near - D)
     # L_C, with C_kk = V_k - D_k: what neighbours have in common belongs to the person
-    person = _loadings(C, len(knots), columns, constant)
-    of_levels = np.einsum("knq,kmq->knm", person, person)
+    if by_row.outer is None:
+        person = levels = _loadings(C, len(knots), columns, constant)
+    else:
+        H = rows.levels_of_outers()
+        outer, U = _loadings(H, len(knots), columns, constant), C - H
+        U[:, of_outer], U[:, :, :, of_outer] = 0.0, 0.0
+        person = _loadings(U, len(knots), columns, constant)
+        person[:, of_outer] = 0.0  # to the last bit of rounding
+        person = floor.of_persons(person, by_row)
+        # persons who are there at other times differ in what time does, and households do
+        person = _with_more(person, without(rows.by_time_apart, constant))
+        outer = _with_more(outer, without(rows.by_time_of_outers, constant))
+        levels = np.concatenate([person, outer], axis=2)
+    of_levels = np.einsum("knq,kmq->knm", levels, levels)
     within = np.stack([without(covering(within_knot), constant) for within_knot in D])
     # R_k = D_k + (V_k - C_kk - D_k)+, never less than D_k: else a change would be visible
     within = within + np.stack(
@@ -79,13 +93,17 @@ def curve_noise(
             for v, c, d in zip(near, of_levels, within, strict=True)
         ]
     )
-    for place in floor:
+    for place in floor.rows:
         within[:, place, place] = np.maximum(
             within[:, place, place], by_row.within[0, place, place]
         )
-    mean = mean_noise(rows.phi, person, within)
+    mean = mean_noise(rows.phi, levels, within)
     # what a row needs by itself, as in any table
-    to_person, to_rows = divided(shape - mean, constant, shape)
+    to_outer, wanting = np.zeros_like(shape), shape - mean
+    if by_row.outer is not None:
+        to_outer, wanting = divided(wanting, of_outer, shape)
+    to_person, to_rows = divided(wanting, constant, shape)
+    to_person = without(to_person, of_outer)
     within = within + without(to_rows, constant)
     # what time does to everybody is hidden by noise by row: who does not know the times must not
     # read them in a column that follows them and varies little else
@@ -95,17 +113,46 @@ def curve_noise(
     ]
     within = within + np.stack(lacking)
     added = np.einsum("k,knm->nm", rows.phi.mean(axis=0), np.stack(lacking))
-    more = factor(to_person).lower
-    person = np.concatenate([person, np.broadcast_to(more, (len(knots), *more.shape))], axis=2)
-    used = np.flatnonzero(np.abs(person).max(axis=(0, 1)) > 0)
     return PersonNoise(
         knots=knots,
-        person=np.ascontiguousarray(person[:, :, used]),
+        person=_with_more(person, to_person),
         within=within,
         row=np.stack([factor(within_knot).lower for within_knot in within]),
-        shape=mean + to_person + without(to_rows, constant) + rounded(added, np.diag(shape)),
+        shape=mean
+        + to_outer
+        + to_person
+        + without(to_rows, constant)
+        + rounded(added, np.diag(shape)),
         constant=tuple(constant.tolist()),
+        outer=None if by_row.outer is None else _with_more(outer, to_outer),
     )
+
+
+@dataclass(frozen=True)
+class Floor:
+    """Columns that keep at least the noise that they have without a time, of rows or of persons.
+
+    Of rows the time itself, of which nothing is left less what time does, and what changes in
+    persons that were not sampled; of persons what differs in households that were not sampled.
+    """
+
+    rows: Sequence[int] = ()
+    persons: Sequence[int] = ()
+
+    def of_persons(self, loadings: Floats, without_time: PersonNoise) -> Floats:
+        """Return the loadings of persons with that noise beside theirs."""
+        least = np.zeros((loadings.shape[1], loadings.shape[1]))
+        for place in self.persons:
+            least[place, place] = (without_time.person[0, place] ** 2).sum()
+        return _with_more(loadings, least)
+
+
+def _with_more(loadings: Floats, covariance: Floats) -> Floats:
+    """Return loadings (knots, columns, paths) with paths of a covariance alike at all knots."""
+    more = factor(covariance).lower
+    both = np.concatenate([loadings, np.broadcast_to(more, (len(loadings), *more.shape))], axis=2)
+    used = np.flatnonzero(np.abs(both).max(axis=(0, 1)) > 0)
+    return np.ascontiguousarray(both[:, :, used])
 
 
 @dataclass(frozen=True)
@@ -119,6 +166,12 @@ class _RowsInTime:
     knots: Floats
     by_time: Floats
     """The covariance of what time does to everybody, over the rows of a person."""
+    by_time_apart: Floats
+    """The same of the means of persons of a household, half of that of their differences."""
+    by_time_of_outers: Floats
+    """The same of the means of households."""
+    outer_starts: Ints
+    """Where the rows of each household begin; of each person without these."""
 
     @classmethod
     def of(cls, sample: PersonSample, times: Floats, columns: int, knots: Floats) -> "_RowsInTime":
@@ -135,8 +188,20 @@ class _RowsInTime:
             np.add.reduceat(effect, sample.starts, axis=1) / sizes, sizes, axis=1
         )
         # over the degrees of freedom that persons leave
-        by_time = rounded(apart @ apart.T / max(1, len(times) - len(sizes)), x.var(axis=1))
-        return cls(left, phi, times, sample.starts, knots, by_time)
+        variances, outers = x.var(axis=1), sample.outer_starts
+        by_time = rounded(apart @ apart.T / max(1, len(times) - len(sizes)), variances)
+        # of persons: means, and what distinguishes each from the next one of the household
+        means = np.add.reduceat(effect, sample.starts, axis=1) / sizes
+        firsts = np.searchsorted(sample.starts, outers)
+        other = next_rows(firsts, len(sizes))
+        paired = np.flatnonzero(other != np.arange(len(sizes)))
+        differ = (means[:, paired] - means[:, other[paired]]) / np.sqrt(2)
+        of_outers = np.add.reduceat(effect, outers, axis=1) / lengths_of(outers, len(times))
+        persons, households = (
+            rounded(each @ each.T / max(1, each.shape[1]), variances)
+            for each in (differ, of_outers - of_outers.mean(axis=1, keepdims=True))
+        )
+        return cls(left, phi, times, sample.starts, knots, by_time, persons, households, outers)
 
     @cached_property
     def sizes(self) -> Ints:
@@ -169,63 +234,112 @@ class _RowsInTime:
 
     def levels(self, diagonal: Floats) -> Floats:
         """Return C (knots, N, knots, N), not yet definite."""
-        J, N = len(self.knots), len(self.x)
         # a person weighs as much as its rows: of m rows each has m - 1 partners
         weight = 1 / np.maximum(self.sizes - 1, 1)
         of_row = np.repeat(weight, self.sizes)
         # least squares over pairs i != j of a person's rows: x_i x_j' ~ Phi_i C Phi_j'.
         # All pairs less those of a row with itself, so that it is sums over persons and over rows
-        gram = np.add.reduceat(_squares(self.phi), self.starts, axis=0)
-        G = (gram * weight[:, None]).T @ gram
-        sums = np.zeros((J, N, J, N))
-        P = np.add.reduceat(self.phi[:, :, None] * self.x.T[:, None, :], self.starts, axis=0)
-        flat = P.reshape(len(P), -1)
-        sums += ((flat * weight[:, None]).T @ flat).reshape(J, N, J, N)
+        pairs = self._pairs(self.starts, weight)
         for at in range(0, self.x.shape[1], CHUNK):  # less the pairs of a row with itself
-            some = slice(at, at + CHUNK)
-            squares, x = _squares(self.phi[some]), self.x[:, some]
-            G -= (squares * of_row[some, None]).T @ squares
-            same_row = np.einsum(
+            pairs = pairs.less(self._of_single_rows(slice(at, at + CHUNK), of_row))
+        C = self._fitted(pairs, float(weight.mean()))
+        for knot in range(len(self.knots)):
+            C[knot, :, knot, :] = diagonal[knot]
+        return self._rounded(C)
+
+    def levels_of_outers(self) -> Floats:
+        """Return H (knots, N, knots, N), not yet definite: what persons of a household share."""
+        n = lengths_of(self.outer_starts, self.x.shape[1])
+        firsts = np.searchsorted(self.starts, self.outer_starts)
+        # a household weighs as much as its rows: n of them have so many partners in all, and one of
+        # a single person has none
+        partners = n**2 - np.add.reduceat(self.sizes**2, firsts)
+        weight = np.where(partners > 0, n / np.maximum(partners, 1), 0.0)
+        persons = np.repeat(weight, lengths_of(firsts, len(self.starts)))
+        # all pairs of rows of a household less those of one person
+        pairs = self._pairs(self.outer_starts, weight).less(self._pairs(self.starts, persons))
+        return self._rounded(self._fitted(pairs, float(weight.mean())))
+
+    def _pairs(self, starts: Ints, weight: Floats) -> "_PairSums":
+        """Return the sums over all pairs of rows of some clusters that begin at `starts`."""
+        J, N = len(self.knots), len(self.x)
+        gram = np.add.reduceat(_squares(self.phi), starts, axis=0)
+        P = np.add.reduceat(self.phi[:, :, None] * self.x.T[:, None, :], starts, axis=0)
+        flat = P.reshape(len(P), -1)
+        count = np.add.reduceat(self.phi, starts, axis=0)
+        return _PairSums(
+            G=(gram * weight[:, None]).T @ gram,
+            products=((flat * weight[:, None]).T @ flat).reshape(J, N, J, N),
+            number=(count * weight[:, None]).T @ count,
+        )
+
+    def _of_single_rows(self, some: slice, weight: Floats) -> "_PairSums":
+        """Return the sums over some rows, each with itself."""
+        J, x, phi = len(self.knots), self.x[:, some], self.phi[some]
+        squares, weight = _squares(phi), weight[some]
+        return _PairSums(
+            G=(squares * weight[:, None]).T @ squares,
+            products=np.einsum(
                 "ikl,ai,bi->kalb",
-                squares.reshape(-1, J, J) * of_row[some, None, None],
+                squares.reshape(-1, J, J) * weight[:, None, None],
                 x,
                 x,
                 optimize=True,
-            )
-            sums -= same_row
+            ),
+            number=np.einsum("ik,il,i->kl", phi, phi, weight, optimize=True),
+        )
+
+    def _fitted(self, pairs: "_PairSums", mean_weight: float) -> Floats:
+        """Return the covariance of levels that fits pairs of rows best, by least squares."""
+        J, N = len(self.knots), len(self.x)
         # [kk', ll'] -> [kl, k'l']
-        G = G.reshape(J, J, J, J).transpose(0, 2, 1, 3).reshape(J * J, J * J)
-        by_lag = self._by_lag(sums)
+        G = pairs.G.reshape(J, J, J, J).transpose(0, 2, 1, 3).reshape(J * J, J * J)
+        by_lag = pairs.by_lag(self.knots)
         # where few persons have rows near both knots, what depends on the lag alone replaces it
-        ridge = RIDGE * max(float(weight.mean()), 1e-12)
-        wanted = sums.transpose(0, 2, 1, 3).reshape(J * J, N * N)
+        ridge = RIDGE * max(mean_weight, 1e-12)
+        wanted = pairs.products.transpose(0, 2, 1, 3).reshape(J * J, N * N)
         prior = by_lag.transpose(0, 2, 1, 3).reshape(J * J, N * N)
         C = np.linalg.solve(G + ridge * np.eye(J * J), wanted + ridge * prior)
         C = C.reshape(J, J, N, N).transpose(0, 2, 1, 3)
-        C = (C + C.transpose(2, 3, 0, 1)) / 2
-        for knot in range(J):
-            C[knot, :, knot, :] = diagonal[knot]
-        flat = C.reshape(J * N, J * N)
+        return np.asarray((C + C.transpose(2, 3, 0, 1)) / 2)
+
+    def _rounded(self, C: Floats) -> Floats:
+        J, N = len(self.knots), len(self.x)
         scale = np.sqrt(np.maximum(np.abs(np.diag(self.x @ self.x.T / max(1, self.x.shape[1]))), 0))
+        flat = C.reshape(J * N, J * N)
         return rounded(flat, np.tile(scale**2, J)).reshape(J, N, J, N)
 
-    def _by_lag(self, sums: Floats) -> Floats:
-        """Return C if it depended on the lag alone: the mean of products of pairs of such a lag."""
-        J, N = len(self.knots), len(self.x)
-        count = np.add.reduceat(self.phi, self.starts, axis=0)
-        weight = 1 / np.maximum(self.sizes - 1, 1)
-        number = (count * weight[:, None]).T @ count - np.einsum(
-            "ik,il,i->kl", self.phi, self.phi, np.repeat(weight, self.sizes), optimize=True
+
+@dataclass(frozen=True)
+class _PairSums:
+    """Sums over pairs i, j of rows, each with a weight.
+
+    Of Phi_i Phi_i' times Phi_j Phi_j' (knots^2, knots^2), of Phi_i x_i times Phi_j x_j (knots, N,
+    knots, N), and how many pairs there are near two knots (knots, knots).
+    """
+
+    G: Floats
+    products: Floats
+    number: Floats
+
+    def less(self, other: "_PairSums") -> "_PairSums":
+        """Return the sums over these pairs without others."""
+        return _PairSums(
+            self.G - other.G, self.products - other.products, self.number - other.number
         )
-        lags = np.abs(self.knots[:, None] - self.knots[None, :])
-        width = max(float(np.median(np.diff(self.knots))), 1e-300) if J > 1 else 1.0
+
+    def by_lag(self, knots: Floats) -> Floats:
+        """Return C if it depended on the lag alone: the mean of products of pairs of such a lag."""
+        J, N = self.products.shape[:2]
+        lags = np.abs(knots[:, None] - knots[None, :])
+        width = max(float(np.median(np.diff(knots))), 1e-300) if J > 1 else 1.0
         products = np.empty((J, N, J, N))
         for k in range(J):
             for other in range(J):
                 # a Gaussian window over lags, as wide as the typical distance of knots
                 near = np.exp(-0.5 * ((lags - lags[k, other]) / width) ** 2)
-                total = np.einsum("kl,kalb->ab", near, sums)
-                products[k, :, other, :] = total / max(float((near * number).sum()), 1e-12)
+                total = np.einsum("kl,kalb->ab", near, self.products)
+                products[k, :, other, :] = total / max(float((near * self.number).sum()), 1e-12)
         return products
 
 

@@ -166,7 +166,8 @@ class PersonSample:
 
     def in_order_of(self, times: Floats) -> "PersonSample":
         """Return the rows of each unit in the order of their times."""
-        return self._take(np.lexsort((times, self.units)))
+        by = [times, self.units] if self.outers is None else [times, self.units, self.outers]
+        return self._take(np.lexsort(by))
 
     @property
     def share(self) -> float:
