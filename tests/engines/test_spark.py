@@ -110,13 +110,18 @@ def test_persons_have_the_noise_and_the_histories_of_the_local_engine(
         assert wanted["sex"].to_pylist() != table["sex"].to_pylist()
 
 
+@pytest.mark.parametrize("time", [None, "when"])
 def test_households_have_the_noise_and_the_histories_of_the_local_engine(
-    spark, vault, other, tmp_path
+    spark, vault, other, tmp_path, time
 ):
     table = households(120, most=3, rows=3)
     table = table.append_column("id", pa.array([f"v{n}" for n in range(table.num_rows)]))
+    if time is not None:
+        when = np.random.default_rng(3).integers(0, 6, table.num_rows)
+        table = table.append_column(time, pa.array(when))
     file = written(table, tmp_path / "homes.parquet")
     choices = {"key": "id", "unit": ["household", "person"], "keep_order": True, "few_rows": True}
+    choices["time"] = time
     here = vault.register("homes", file, **choices)
     there = other.register("homes", frame_of(spark, file), **choices)
     assert there.frozen.to_json() == here.frozen.to_json()
