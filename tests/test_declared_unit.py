@@ -185,6 +185,24 @@ def test_a_draft_leaves_out_other_names_of_the_unit_and_is_registered_as_it_is(v
     assert dataset.frozen.schema.unit == "person"
 
 
+def test_a_draft_proposes_the_unit_that_registration_would_name(vault, tmp_path):
+    """A route is called like an identifier, and rows of it agree in a toll: less than a walker's."""
+    table = clinic(persons=300, visits=12).drop_columns(["home", "visit", "cost"])
+    rng = np.random.default_rng(8)
+    route = rng.integers(0, 40, len(table))
+    table = table.rename_columns(["walker", *table.column_names[1:]])
+    table = table.append_column("route_id", pa.array(route))
+    toll = rng.normal(size=40)[route] + rng.normal(size=len(table))
+    table = table.append_column("toll", pa.array(toll))
+    with pytest.raises(ColumnError, match="'route_id' is not what rows belong to"):
+        vault.register("routes", table, unit="route_id")
+    found = inspect(open_source(table))
+    assert {report.name: report.do for report in found.columns}["walker"] == "unit"
+    schema = tmp_path / "schema.toml"
+    schema.write_text(draft(found))
+    assert vault.register("walks", table, schema=schema).frozen.schema.unit == "walker"
+
+
 def test_a_draft_of_too_few_persons_asks_the_owner():
     found = inspect(open_source(clinic(persons=17, visits=12).drop_columns(["home", "visit"])))
     assert {report.name: report.do for report in found.columns}["person"] == "decide"

@@ -248,6 +248,13 @@ def decide(source: pa.Schema, choices: Choices) -> Schema:
             f"{choices.time!r}: a time must be a number, a date or a time, not "
             f"{source.field(choices.time).type}"
         )
+    if any(column.name == choices.time and column.role == CATEGORY for column in columns):
+        raise ColumnError(
+            f"{choices.time!r}: the time cannot be a category: a person's history is replaced by "
+            "that of another with as many rows, which has nearly the same times. Perturb it as a "
+            "number, keep it or drop it",
+            use=("perturb", "keep", "drop"),
+        )
     check_distinct([c.released_as or c.name for c in columns if c.role != DROPPED and c.shown])
     return Schema(
         columns,

@@ -15,7 +15,9 @@ from cornerwave.inspection._columns import ColumnReport, Columns
 from cornerwave.inspection._disclosure import Disclosure, SampledRows, disclosure
 from cornerwave.inspection._draft import risks
 from cornerwave.inspection._unit_draft import (
+    accepted_unit,
     better_unit,
+    naming_in,
     outer_warnings,
     repeated_identifier,
     time_to_propose,
@@ -91,6 +93,8 @@ def inspected(look: Look) -> Inspection:
     unit = unit_to_propose(look.columns, units) or repeated_identifier(
         look.columns, look.rows, look.total
     )
+    proposed = {each.name: each.do for each in look.columns}
+    unit = accepted_unit(look.rows, look.total, proposed, unit, naming_in(look.columns))
     columns = tuple(with_units(look.columns, units, unit, look.rows))
     return _inspection(look, columns, unit, linked=False)
 
@@ -127,7 +131,7 @@ def _inspection(
     disclosed = disclosure(rows, look.schema, proposed, ranked)
     warnings = [*unit_warnings(columns, units, unit)] if several or unit is None else []
     better = None
-    if linked and unit is not None and several:
+    if unit is not None and several:
         better = better_unit(rows, look.total, proposed, unit.columns[0])
     if better is not None and unit is not None:
         warnings.append(

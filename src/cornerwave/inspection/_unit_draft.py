@@ -5,7 +5,7 @@ identifier, rows with the same value agree in other columns.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -61,6 +61,24 @@ def better_unit(rows: pa.Table, total: int, proposed: Mapping[str, str], unit: s
     if not any(each.name == unit for each in looked):
         return None
     return find_better(looked, unit, rows=total)
+
+
+def accepted_unit(
+    rows: pa.Table,
+    total: int,
+    proposed: Mapping[str, str],
+    unit: Unit | None,
+    naming: Collection[str],
+) -> Unit | None:
+    """Return the unit, or the one that registration would name instead, if it can be declared."""
+    tried = set[str]()
+    while unit is not None and unit.columns[0] not in tried:
+        tried.add(unit.columns[0])
+        better = better_unit(rows, total, proposed, unit.columns[0])
+        if better is None or not better.can_be_declared(naming):
+            break
+        unit = better
+    return unit
 
 
 def outer_warnings(
@@ -291,18 +309,20 @@ def with_time(
 ) -> Iterator[ColumnReport]:
     """Yield what was found, with what is proposed for categories that a panel's time determines.
 
-    Where every person has a row at every time, the history of any other person shows them too.
+    Where every person has a row at every time, the history of any other person shows them too. The
+    time itself is a number everywhere: a history with as many rows has nearly the same times.
     """
     names = [time, unit.columns[0]] if time and unit else []
     pairs = rows.select(names).drop_null()
     every = [len(pc.unique(pairs.column(name))) for name in names]
     balanced = len(names) > 0 and every[0] * every[1] * ONCE <= pairs.num_rows
     for report in reports:
-        if not balanced or time is None or report.do != DOES[CATEGORY]:
+        if time is None or report.do != DOES[CATEGORY]:
             yield report
         elif report.name == time and pa.types.is_integer(rows.schema.field(time).type):
-            yield _proposed(replace(report, warnings=()), PERTURBED, SAME_TIMES)
-        elif _follows(rows, report.name, time):
+            reason = SAME_TIMES if balanced else LIKE_TIMES
+            yield _proposed(replace(report, warnings=()), PERTURBED, reason)
+        elif balanced and _follows(rows, report.name, time):
             yield _proposed(report, DROPPED, f"{SAME}: proposed to be left out; or keep it")
         else:
             yield report
@@ -310,6 +330,10 @@ def with_time(
 
 SAME = "every person has the same values in the same order in time, so that noise cannot hide it"
 SAME_TIMES = f"perturbed as a number: {SAME.replace('noise', 'another history')}"
+LIKE_TIMES = (
+    "the time, perturbed as a number: the history of another person with as many rows would show "
+    "nearly the same times"
+)
 
 
 def _follows(rows: pa.Table, name: str, time: str) -> bool:
