@@ -110,7 +110,15 @@ def test_every_help_is_one_sentence_without_its_full_stop() -> None:
 
 # --- schema file --------------------------------------------------------------------------
 
-TYPES = pa.schema([("id", pa.int64()), ("x", pa.float64()), ("c", pa.string()), ("d", pa.string())])
+TYPES = pa.schema(
+    [
+        ("id", pa.int64()),
+        ("x", pa.float64()),
+        ("c", pa.string()),
+        ("d", pa.string()),
+        ("y", pa.float64()),
+    ]
+)
 COLUMN_OF = {
     "key": "id",
     "key_as_is": "id",
@@ -122,6 +130,7 @@ COLUMN_OF = {
 COLUMN_OF |= {"uniform": "c", "derive": "d"}
 MADE = {
     "follows": {"d": "c"},
+    "relative_to": {"x": "y"},
     "time": "x",
     "min_count": 5,
     "together": (("c", "d"),),

@@ -22,10 +22,11 @@ import numpy as np
 
 from cornerwave import document as doc
 from cornerwave.choices import CATEGORY, DERIVED, KEPT, PERTURBED, UNIFORM, UNIT
+from cornerwave.columns import distance_name
 from cornerwave.document import DAY, count, is_date, moment, seconds_of
 from cornerwave.documents import page
 from cornerwave.errors import ColumnError, OutputError, SourceError, collecting_warnings
-from cornerwave.miner import LOG1P, RANK, Copy, CopyColumn, Estimate
+from cornerwave.miner import LOG1P, MIXED, RANK, Copy, CopyColumn, Estimate
 from cornerwave.outlook import in_units
 from cornerwave.outputs import check_place, read_metadata, write_text
 from cornerwave.sources import Address, DatabaseAddress, Place, place_of
@@ -154,7 +155,10 @@ def what(about: ColumnMetadata) -> str:
         if unit and not about.rounded:
             kind += f", counted in {unit}"
         scale = {LOG1P: ", added to log(1 + x)", RANK: ", added on the scale of ranks"}
-        return kind + scale.get(about.transform or "", "")
+        scaled = scale.get(about.transform or "", "")
+        if about.relative_to:
+            return f"{kind} on its distance from the copy’s {about.relative_to}{scaled}"
+        return kind + scaled
     if role == CATEGORY:
         partners = about.together
         joined = f", drawn together as {' + '.join(partners)}" if partners else ""
@@ -194,6 +198,9 @@ def use(name: str, about: ColumnMetadata) -> str:
         return f"copy.frequencies({name!r})"
     if about.role != PERTURBED:
         return ""
+    if about.relative_to:
+        distance = distance_name(name, about.relative_to)
+        return f"copy.original_mean({name!r}), copy.distribution({distance!r})"
     mean = "original_mean" if about.transform in (LOG1P, RANK) else "mean"
     return f"copy.{mean}({name!r}), copy.distribution({name!r})"
 
@@ -209,7 +216,8 @@ def mind(about: ColumnMetadata, noise: float) -> str:
         return f"as uncertain as {about.follows}; ask the miner about {about.follows}"
     if role != PERTURBED:
         return ""
-    lines = [_spread_of(about, noise)]
+    of = f"its distance from {about.relative_to}: " if about.relative_to else ""
+    lines = [of + _spread_of(about, noise)]
     if about.clipped:
         lines.append("cut off at its bounds, so estimates are biased by an unknown amount")
     if about.missing == "hidden":
@@ -269,7 +277,8 @@ def _value(value: float, unit: str | None) -> str:
 
 def _spreads(copy: Copy) -> dict[str, float]:
     """Return the standard deviation of each number's noise, estimated from the copy."""
-    names = [c.name for c in copy.columns.values() if c.noise and c.transform != RANK]
+    noisy = [column for column in copy.columns.values() if column.noise]
+    names = [column.name for column in noisy if column.transform not in (RANK, MIXED)]
     try:
         covariance = copy.covariance(names, of="table") if names else None
     except ColumnError:  # a column without two values
@@ -283,8 +292,8 @@ def _spreads(copy: Copy) -> dict[str, float]:
 def _deviation(column: CopyColumn, variance: float) -> float:
     # the noise has variance v (S_jj + excess_j), where S is the table's covariance
     variance = max(variance, 0.0) + column.excess.get(column.name, 0.0)
-    factor = 1.0 if column.spread is None else column.spread.factor
-    return factor * float(np.sqrt(column.noise * variance))
+    drawn = [part.spread.factor if part.spread else 1.0 for part in column.summands]
+    return max(drawn) * float(np.sqrt(column.noise * variance))
 
 
 def _in_own_units(about: ColumnMetadata, deviation: float | None) -> str:

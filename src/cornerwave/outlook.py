@@ -16,7 +16,7 @@ import numpy as np
 
 from cornerwave import document as doc
 from cornerwave.arrays import Floats
-from cornerwave.columns import Scale, listed
+from cornerwave.columns import chain, listed, to_distances
 from cornerwave.document import seconds_of, span_of
 from cornerwave.levels import HALF, LINEAR, THOUSANDTHS, Level, Privacy
 from cornerwave.privacy import OF_HISTORY, CategoryDistribution, guess, unreachable
@@ -80,6 +80,7 @@ def see(frozen: Frozen, source: Source, noise: Sequence[float]) -> "Exposed":
 
     def blocks() -> Iterator[Floats]:
         for block in _numbers(source, frozen.schema.perturbed):
+            to_distances(block, frozen.schema.perturbed, frozen.schema.relative)
             yield frozen.scaled(block, partial(_any_draws, block.shape[1]))
 
     return count_exposed(
@@ -120,7 +121,9 @@ def _outlook(
     frozen: Frozen, privacy: float, level: Level, seen: "Exposed | None" = None, place: int = 0
 ) -> Outlook:
     names, hidden = frozen.schema.perturbed, frozen.hidden.at(level)
-    columns = zip(names, frozen.scales, frozen.mean, np.diag(frozen.covariance), strict=True)
+    parts = {
+        name: [names.index(part) for part in chain(name, frozen.schema.relative)] for name in names
+    }
     guesses = {
         "+".join(each.columns): guess(CategoryDistribution(each.counts, each.base), [level.noise])
         for each in frozen.categories
@@ -130,9 +133,9 @@ def _outlook(
         level=level,
         hidden=hidden,
         within={
-            name: _half_width(scale, mean, variance, hidden[name])
-            for name, scale, mean, variance in columns
-            if name in hidden
+            name: _half_width(frozen, parts[name], hidden[name])
+            for name in names
+            if name in hidden and _is_plain(frozen, parts[name])
         },
         right={name: each.best for name, each in guesses.items()},
         blind={name: each.blind for name, each in guesses.items()},
@@ -142,12 +145,21 @@ def _outlook(
     )
 
 
-def _half_width(scale: Scale, mean: float, variance: float, hidden: float) -> float:
+def _is_plain(frozen: Frozen, parts: Sequence[int]) -> bool:
+    """Whether a column has one scale: a sum of columns that have others has none."""
+    return len(parts) == 1 or all(frozen.scales[part].name is None for part in parts)
+
+
+def _half_width(frozen: Frozen, parts: Sequence[int], hidden: float) -> float:
     """Return half the width of a 90 % interval of a value, in the column's own units."""
+    scale = frozen.scales[parts[0]]
+    # of a sum of columns, the sum of their covariances
+    variance = max(float(frozen.covariance[np.ix_(parts, parts)].sum()), 0.0)
     half = _HALF_WIDTH * np.sqrt(variance * hidden)
     if scale.name is None:
         return float(half)
     # estimates vary by what is not hidden
+    mean = float(frozen.mean[parts[0]])
     estimates = mean + np.sqrt(variance * (1 - hidden)) * np.array(_QUANTILES)
     return float(np.mean(scale.backward(estimates + half) - scale.backward(estimates - half)) / 2)
 

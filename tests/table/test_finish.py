@@ -244,7 +244,8 @@ def test_dates_bound_what_is_not_rounded_too():
 
 
 def described(finish, type_, *, mean=0.0, deviation=1.0, scale=None):
-    return finish.limits("a", type_, mean=mean, deviation=deviation, scale=scale or Scale())
+    reach = finish.reach("a", mean=mean, deviation=deviation, scale=scale or Scale())
+    return finish.limits("a", type_, reach=reach)
 
 
 def test_metadata_says_what_was_done():

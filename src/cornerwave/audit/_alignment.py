@@ -31,6 +31,7 @@ from cornerwave.choices import SHUFFLE
 from cornerwave.columns import (
     MOST_UNITS,
     AsLeft,
+    Relative,
     SameSpread,
     category_type,
     is_number,
@@ -90,7 +91,13 @@ class Aligned:
         _check_matching(truth, opened, stated, key)
         units = _units_of(truth, stated, unit)
         kinds = _Kinds.of([truth, *opened], stated, (key, *units))
-        wanted = [*kinds.numbers, *kinds.apart, *(n for group in kinds.categories for n in group)]
+        bases = stated.relative([*kinds.numbers, *kinds.apart]).values()
+        wanted = [
+            *kinds.numbers,
+            *kinds.apart,
+            *bases,
+            *(n for group in kinds.categories for n in group),
+        ]
         changed: list[str] = []
         for i, copy in enumerate(opened):
             if key is not None and not is_matched and not _same_order(truth, copy, key):
@@ -148,7 +155,13 @@ class Aligned:
         spreads = [
             next((spread for copy, spread in known if copy is table), {}) for table in tables
         ]
-        return BlockReading(self.columns, lowest, types, tuple(spreads))
+        relative = {n: base for n, base in self.relative.items() if n in self.columns}
+        return BlockReading(self.columns, lowest, types, tuple(spreads), relative)
+
+    @cached_property
+    def relative(self) -> Relative:
+        """The numbers that are compared as their distances from others, as copies state."""
+        return self.stated.relative([*self.columns, *self.apart])
 
     @cached_property
     def spreads(self) -> tuple[AsLeft, ...]:
@@ -228,7 +241,7 @@ class Aligned:
         start, reading = 0, self.reading
         blocks = side_by_side(
             tables,
-            lambda source: map(reading.matrix, source.groups(reading.numbers, BLOCK_ROWS)),
+            lambda source: map(reading.matrix, source.groups(reading.read, BLOCK_ROWS)),
             lambda matrix: matrix.shape[1],
         )
         for number, block in enumerate(blocks):

@@ -6,7 +6,7 @@ Each file is read ahead by a thread of its own and never held whole.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import TypeVar
 
@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cornerwave.arrays import Floats, Ints
-from cornerwave.columns import AsLeft, Encoded, one_chunk, to_floats, value_type
+from cornerwave.columns import AsLeft, Encoded, Relative, one_chunk, to_floats, value_type
 from cornerwave.errors import ColumnError, SourceError
 from cornerwave.moments import LARGEST_COMPARED
 from cornerwave.sources import Source
@@ -70,20 +70,30 @@ class BlockReading:
     """How rows of a table are compared: its `numbers`, and the types of its `categories`.
 
     `lowest` has the numbers on the scale log(1+x), and where a value of -1 lies there; `spreads`
-    how each of the tables that are read drew numbers together, which is undone. It travels to any
-    machine, which then makes the same blocks.
+    how each of the tables that are read drew numbers together, which is undone. Numbers that are
+    `relative` to others are compared as their distances. It travels to any machine, which then
+    makes the same blocks.
     """
 
     numbers: tuple[str, ...]
     lowest: Mapping[str, float]
     categories: Mapping[str, pa.DataType]
     spreads: tuple[AsLeft, ...] = ()
+    relative: Relative = field(default_factory=dict)
+
+    @property
+    def read(self) -> list[str]:
+        """The columns that the numbers are read from."""
+        bases = [self.relative[name] for name in self.numbers if name in self.relative]
+        return list(dict.fromkeys([*self.numbers, *bases]))
 
     def matrix(self, group: pa.Table) -> Floats:
         """Return the numbers of some rows, (N, rows). Raises ColumnError if they do not fit."""
         matrix = np.empty((len(self.numbers), group.num_rows))
         for row, name in zip(matrix, self.numbers, strict=True):
             row[:] = _floats(one_chunk(group.column(name)), name)
+            if (base := self.relative.get(name)) is not None:
+                row -= _floats(one_chunk(group.column(base)), base)
             if name not in self.lowest and _size(row) > LARGEST_COMPARED:
                 raise ColumnError(
                     f"{name!r} holds values beyond {LARGEST_COMPARED:g}, too large to be compared: "

@@ -22,7 +22,7 @@ from cornerwave.audit._guesses import CategoriesRead
 from cornerwave.audit._numbers import NumbersRead
 from cornerwave.audit._whole import MOST_WHOLE_ROWS, ShownCategories, ShownNumbers, WholeEvidence
 from cornerwave.choices import CATEGORY, KEEP_ORDER, PERTURBED, SHUFFLE
-from cornerwave.columns import is_number, one_chunk, to_floats, unit_of
+from cornerwave.columns import is_number, one_chunk, to_floats, to_values, unit_of
 
 # --------------------------------------------------------------------------------------------------
 # Rows that are close to each other in a column without noise, where a table is too long for all.
@@ -167,7 +167,8 @@ def gather_everything(
     known = [aligned.key, *(categories.boundless if categories else ())]
     texts = [name for name in known if name is not None and name in aligned.source.schema.names]
     keys = {name: aligned.values_at(name, evidence.places) for name in texts}
-    types = {name: aligned.source.schema.field(name).type for name in shown.names}
+    held = [name for name in shown.names if name in aligned.source.schema.names]
+    types = {name: aligned.source.schema.field(name).type for name in held}
     units = {name: unit for name, type_ in types.items() if (unit := unit_of(type_))}
     evidence = with_strips(replace(evidence, keys=keys, units=units), aligned, rows)
     if aligned.whole is None:
@@ -203,6 +204,8 @@ def _numbers(
     if not parts:
         empty = np.empty((1 + len(aligned.copies), 0, 0))
         return ShownNumbers((), np.zeros(0, dtype=bool), empty, 1)
+    if shown := _sums(aligned, numbers, lone):
+        parts.append(shown)
     every = max(part.every for part in parts)
     return ShownNumbers(
         tuple(name for part in parts for name in part.names),
@@ -210,6 +213,37 @@ def _numbers(
         np.concatenate([part.values[:, :, :: every // part.every] for part in parts], axis=1),
         every,
     )
+
+
+def _sums(
+    aligned: Aligned, numbers: NumbersRead | None, lone: ApartEvidence | None
+) -> ShownNumbers | None:
+    """Return the columns that are relative to others as tables show them, b + d, if there are any.
+
+    A copy has to hide them too, and not their distances alone.
+    """
+    kept = [numbers.first.kept] if numbers is not None else []
+    names = [aligned.columns] if numbers is not None else []
+    if lone is not None:
+        kept, names = [*kept, lone.kept], [*names, lone.aligned.columns]
+    every = max((each.every for each in kept), default=1)
+    cells = {
+        name: each.cells[:, n, :: every // each.every]
+        for each, columns in zip(kept, names, strict=True)
+        for n, name in enumerate(columns)
+    }
+    shown = to_values(cells, aligned.relative)
+    sums = {n: shown[n] for n, base in aligned.relative.items() if {n, base} <= cells.keys()}
+    if not sums:
+        return None
+    values = np.stack(list(sums.values()), axis=1)
+    varies = np.nanstd(values[0], axis=1) > 0
+    return ShownNumbers([as_shown(name) for name in sums], varies, values, every)
+
+
+def as_shown(name: str) -> str:
+    """Return what a column is called where it is not its distance from another that is meant."""
+    return f"{name} (as shown)"
 
 
 def _on_scale(lone: ApartEvidence) -> Floats:

@@ -34,6 +34,7 @@ from cornerwave.audit._chance import refuse_overflow
 from cornerwave.audit._guessed_cells import GuessedCells, guess_cells
 from cornerwave.audit._stated import with_metadata
 from cornerwave.audit._sums import covariance_of, means
+from cornerwave.columns import chain, distance_name, to_values
 from cornerwave.errors import ColumnError, LevelError, SourceError, spelled, warn
 from cornerwave.levels import checked_noise
 from cornerwave.outputs import CopyFile, check_place
@@ -113,7 +114,7 @@ def attack_copies(
         copies=aligned.names,
         noise=levels,
         weights=(None,) * len(levels),
-        columns=aligned.columns,
+        columns=_called(aligned),
         rows=max((guessed.rows for guessed in categories), default=0),
         attacked=0,
         best=aligned.names[best],
@@ -149,11 +150,13 @@ def _estimate(
     # rounded up: at most MOST_ATTACKED rows
     every = -(-rows // MOST_ATTACKED) if method == "bayes" and out is None else 1
     errors, attacked = _Errors(known.mean, leak.places), 0
-    with _output(out, aligned.columns, method) as write:
+    with _output(
+        out, list(_estimated(aligned, np.empty((0, len(aligned.columns))))), method
+    ) as write:
         for X, *held in _thinned(blocks(), every, progress):
             started = monotonic()
             estimate = together(held)
-            write(aligned.unscaled(estimate))
+            write(_estimated(aligned, estimate))
             if scored:
                 errors.add(X, alone([held[best]]), estimate)
             if attacked == 0:
@@ -169,6 +172,27 @@ def _estimate(
         alone=alone_left,
         together=together_left,
     )
+
+
+def _called(aligned: Aligned) -> tuple[str, ...]:
+    """Return what is estimated: some columns are distances from others."""
+    relative = aligned.relative
+    return tuple(
+        distance_name(name, relative[name]) if name in relative else name
+        for name in aligned.columns
+    )
+
+
+def _estimated(aligned: Aligned, estimate: Floats) -> dict[str, Floats]:
+    """Return estimates (n, N) by column: a distance with its base added, if that is known."""
+    columns = dict(zip(aligned.columns, aligned.unscaled(estimate).T, strict=True))
+    values, relative = to_values(columns, aligned.relative), aligned.relative
+    whole = [{*chain(name, relative)} <= columns.keys() for name in columns]
+    called = zip(columns, _called(aligned), whole, strict=True)
+    return {
+        name if known else distance: values[name] if known else columns[name]
+        for name, distance, known in called
+    }
 
 
 def _thinned(
@@ -359,7 +383,7 @@ class _Errors:
 @contextmanager
 def _output(
     path: Path | None, columns: Sequence[str], method: str
-) -> Iterator[Callable[[Floats], None]]:
+) -> Iterator[Callable[[Mapping[str, Floats]], None]]:
     """Give a function that writes estimates to a file, which appears whole or not at all."""
     if path is None:
         yield lambda estimate: None
@@ -367,8 +391,8 @@ def _output(
     schema = pa.schema([(name, pa.float64()) for name in columns])
     with CopyFile(path, schema, CopyMetadata(estimate=method), force=True) as file:
 
-        def write(estimate: Floats) -> None:
-            arrays = [pa.array(column, from_pandas=True) for column in estimate.T]
+        def write(estimate: Mapping[str, Floats]) -> None:
+            arrays = [pa.array(column, from_pandas=True) for column in estimate.values()]
             file.write(pa.table(arrays, schema=schema))
 
         yield write

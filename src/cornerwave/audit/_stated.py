@@ -123,6 +123,23 @@ class Stated:
                 derived[name] = source
         return derived
 
+    def relative(self, names: Sequence[str]) -> dict[str, str]:
+        """Return the columns that copies state to be relative to another one, and to which.
+
+        Raises SourceError where copies do not state the same.
+        """
+        relative = {}
+        for name in names:
+            bases = {about.relative_to for about in self.each(name)}
+            if len(bases) > 1:
+                raise SourceError(
+                    f"copies do not agree on whether {name!r} is relative to another column: they "
+                    "are not copies of one dataset"
+                )
+            if base := next(iter(bases), None):
+                relative[name] = base
+        return relative
+
     def excess(self, names: Sequence[str]) -> Floats:
         """Return by how much the noise of numbers exceeds their covariance, as stated, (N, N)."""
         stated = [next((a.excess for a in self.each(name) if a.excess), {}) for name in names]
@@ -207,6 +224,7 @@ def _metadata_of(copy: Source) -> CopyMetadata:
             about,
             together=tuple(names.get(n, n) for n in about.together or ()) or None,
             follows=about.follows and names.get(about.follows, about.follows),
+            relative_to=about.relative_to and names.get(about.relative_to, about.relative_to),
         )
         for name, about in stated.columns.items()
     }

@@ -222,6 +222,16 @@ class Choices:
         label="Follows from",
         asked=True,
     )
+    relative_to: Mapping[str, str] = declared(
+        "Perturb a number or date as its distance from another, so that copies keep their order",
+        VALUES,
+        kind=_NOT_EMPTY,
+        value="c_jail_in",
+        roles=(PERTURBED,),
+        metavar="COLUMN=OTHER",
+        label="Distance from",
+        asked=True,
+    )
     together: tuple[tuple[str, ...], ...] = declared(
         "Refresh category columns as one, so that their association survives",
         kind=_GROUPS,
@@ -455,6 +465,7 @@ class ChoiceArguments(TypedDict, total=False):
     keep: Iterable[str]
     categorical: Iterable[str]
     follows: Mapping[str, str] | None
+    relative_to: Mapping[str, str] | None
     together: Iterable[Iterable[str]]
     uniform: Iterable[str]
     hide_missing: Iterable[str]

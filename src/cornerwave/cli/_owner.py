@@ -185,6 +185,7 @@ def _registered(dataset: "Dataset", done: str) -> Iterator[str]:
     yield f"{done} {dataset.name}: {frozen.rows:,} rows"
     for what, groups in (
         ("perturbed", [(name,) for name in frozen.schema.perturbed]),
+        ("as distances", [(f"{n} from {base}",) for n, base in frozen.schema.relative.items()]),
         ("refreshed", frozen.schema.categories),
         ("derived", [(f"{c.name} from {c.follows}",) for c in frozen.schema.derived]),
         ("released unchanged", [(name,) for name in frozen.schema.kept]),

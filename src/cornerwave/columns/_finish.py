@@ -200,6 +200,11 @@ class Finish:
                 f"{listed(wrong)}: only perturbed numbers can be rounded or clipped; these are "
                 f"{listed(schema.perturbed)}"
             )
+        if wrong := [name for name in self.clip if name in schema.relative]:
+            raise ColumnError(
+                f"{listed(wrong)}: a column that is relative to another is not clipped, which "
+                "would break their order; clip the other one"
+            )
         columns = [schema.column(name) for name in named]
         for column in columns:
             self._check_bounds(column)
@@ -284,13 +289,11 @@ class Finish:
             values = np.clip(values, low, high)
         return pa.array(values, from_pandas=not complete)
 
-    def limits(
-        self, name: str, source: pa.DataType, *, mean: float, deviation: float, scale: "Scale"
-    ) -> "Limits":
+    def limits(self, name: str, source: pa.DataType, *, reach: tuple[float, float]) -> "Limits":
         """Return what the copy's metadata states about a column.
 
-        `mean` and `deviation` are the copy's as the noise left it, on the column's scale. The
-        ends of a rounded column's type count as bounds where values of the copy can reach them.
+        The ends of a rounded column's type count as bounds where values of the copy can `reach`
+        them.
         """
         low, high = self._bounds(name, unit_of(source))
         if name not in self.round:
@@ -299,11 +302,7 @@ class Finish:
         type_ = self.type_of(name, source) if decimals is None else decimal_type(decimals)
         step = step_of(type_)
         least, most = (float(end * (step or Fraction(1))) for end in ends_of(type_, low, high))
-        far = REACH * deviation
-        reach = np.array([mean - far, mean + far])
-        if name in self.spread:
-            reach = self.spread[name].applied(reach)
-        lowest, highest = scale.backward(reach)
+        lowest, highest = reach
         return Limits(
             None if step is None else float(step),
             _clipped(
@@ -311,6 +310,20 @@ class Finish:
                 most if high is not None or most < highest else None,
             ),
         )
+
+    def reach(
+        self, name: str, *, mean: float, deviation: float, scale: "Scale"
+    ) -> tuple[float, float]:
+        """Return between which numbers all of a copy's lie, before they are rounded or clipped.
+
+        `mean` and `deviation` are the copy's as the noise left it, on the column's scale.
+        """
+        far = REACH * deviation
+        ends = np.array([mean - far, mean + far])
+        if name in self.spread:
+            ends = self.spread[name].applied(ends)
+        lowest, highest = scale.backward(ends).tolist()
+        return lowest, highest
 
     def _bounds(self, name: str, unit: str | None) -> _Bounds:
         """Return a column's bounds in the unit of its copies. Raises ColumnError."""

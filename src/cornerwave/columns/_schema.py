@@ -4,6 +4,7 @@
     text, booleans, categories   refreshed, each by itself or some together; every
                                  dictionary-encoded column is a category
     named as following another   recomputed in each copy from that one
+    named as relative to another perturbed as the distance from that one
     anything else                must be named: key, kept or dropped
 
 Nothing is released unperturbed unless the owner chose so. A column that can be neither
@@ -13,6 +14,7 @@ perturbed nor refreshed and was not named is an error that states what can be do
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from fractions import Fraction
 from typing import Any
 
 import pyarrow as pa
@@ -31,7 +33,16 @@ from cornerwave.choices import (
     UNIT,
     Choices,
 )
-from cornerwave.columns._types import is_number, is_text, plain_type, type_named, unit_of
+from cornerwave.columns._relative import Relative, chain, keeps_order
+from cornerwave.columns._types import (
+    decimal_type,
+    is_number,
+    is_text,
+    plain_type,
+    step_of,
+    type_named,
+    unit_of,
+)
 from cornerwave.errors import ColumnError, SourceError, nearest, warn
 
 LEAST_ROWS, SAFE_ROWS = 100, 500
@@ -58,7 +69,8 @@ class Column:
     are what copies look like, and no noise depends on them: whether a number is rounded (None:
     where a miner loses nothing by it), its bounds, type, decimals and name, and whether a key or
     unit leaves as it is instead of as a pseudonym; what it means, in the owner's words, is one too.
-    A derived column `follows` another one.
+    A derived column `follows` another one; a number that is `relative_to` another one is perturbed
+    as its distance from that.
     """
 
     name: str
@@ -78,6 +90,7 @@ class Column:
     as_is: bool = False
     follows: str | None = None
     describe: str | None = None
+    relative_to: str | None = None
 
     @property
     def uniform(self) -> bool:
@@ -140,6 +153,11 @@ class Schema:
     def derived(self) -> list[Column]:
         """The columns that copies recompute from another one."""
         return [column for column in self.columns if column.role == DERIVED]
+
+    @property
+    def relative(self) -> Relative:
+        """The numbers that are perturbed as distances, and the columns that these are from."""
+        return {c.name: c.relative_to for c in self.columns if c.relative_to is not None}
 
     @property
     def categories(self) -> list[tuple[str, ...]]:
@@ -256,6 +274,7 @@ def decide(source: pa.Schema, choices: Choices) -> Schema:
             use=("perturb", "keep", "drop"),
         )
     check_distinct([c.released_as or c.name for c in columns if c.role != DROPPED and c.shown])
+    _check_relative({column.name: column for column in columns})
     return Schema(
         columns,
         choices.together,
@@ -360,11 +379,16 @@ def _check_choices(choices: Choices, present: Sequence[str]) -> None:
         )
     if both := sorted(set(choices.keep) & {*choices.drop, choices.key}):
         raise ColumnError(f"{listed(both)}: kept and also dropped or the key; choose one")
-    others = sorted({*choices.follows.values()} - {*present})
-    if others:
+    for choice, given in (("follows", choices.follows), ("relative_to", choices.relative_to)):
+        if others := sorted({*given.values()} - {*present}):
+            raise ColumnError(
+                f"{choice}: no column {listed(others)}; the table has {listed(present)}"
+                f"{nearest(others[0], present)}"
+            )
+    if choices.relative_to and choices.unit:
         raise ColumnError(
-            f"follows: no column {listed(others)}; the table has {listed(present)}"
-            f"{nearest(others[0], present)}"
+            f"{listed(list(choices.relative_to))}: relative_to does not go with a unit yet; leave "
+            "it out, so that the column is perturbed by itself"
         )
     _check_units(choices)
     if choices.time is not None and not choices.unit:
@@ -441,6 +465,53 @@ def _check_roles(roles: Mapping[str, str], choices: Choices) -> None:
                     f"{' or '.join(_ROLES[role] for role in allowed)}; "
                     f"{_REMEDIES.get((roles[name], allowed[0]), 'choose one of the two')}"
                 )
+
+
+def _check_relative(columns: Mapping[str, Column]) -> None:
+    """Raise ColumnError for a column that cannot be perturbed as a distance from another."""
+    relative = {c.name: c.relative_to for c in columns.values() if c.relative_to is not None}
+    for name, other in relative.items():
+        list(chain(name, relative))
+        column, base = columns[name], columns[other]
+        if base.role != PERTURBED:
+            raise ColumnError(
+                f"{name!r} is relative to {other!r}, which is {_ROLES[base.role]}; it must be a "
+                "number with noise"
+            )
+        if column.unit != base.unit:
+            raise ColumnError(
+                f"{name!r} ({column.type}) and {other!r} ({base.type}) have no distance: both must "
+                "be numbers, dates, or times of one kind"
+            )
+        if not keeps_order(_step(column), _step(base)):
+            raise ColumnError(
+                f"{name!r} is rounded more coarsely than {other!r}, so copies would not keep their "
+                "order; store both alike, or give both the same 'decimals'"
+            )
+        if column.clip is not None:
+            raise ColumnError(
+                f"{name!r}: a column that is relative to another is not clipped, which would break "
+                f"their order; clip {other!r}"
+            )
+        if base.hide_missing and not column.hide_missing:
+            raise ColumnError(
+                f"{name!r} is missing where {other!r} is, which hides its gaps; hide both",
+                use=("hide_missing",),
+            )
+    for column in columns.values():
+        if column.follows in relative:
+            raise ColumnError(
+                f"{column.name!r} follows {column.follows!r}, which is relative to another column; "
+                "a column can follow one that is perturbed by itself"
+            )
+
+
+def _step(column: Column) -> Fraction | None:
+    """Return the step that a number of the table has, and so its copies; None for any."""
+    if column.decimals is not None:
+        return step_of(decimal_type(column.decimals))
+    type_ = type_named(column.released_type or column.type)
+    return None if type_ is None else step_of(type_)
 
 
 _REMEDIES = {

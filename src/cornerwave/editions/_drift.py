@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from cornerwave.arrays import Floats
-from cornerwave.columns import listed, one_chunk, to_floats
+from cornerwave.columns import distances_in, listed
 from cornerwave.editions._all_persons import AllPersons
 from cornerwave.editions._all_rows import AllRows
 from cornerwave.editions._edition import Drift
@@ -215,6 +215,7 @@ class Ranges:
 
     def __init__(self, frozen: Frozen) -> None:
         scales = zip(frozen.schema.perturbed, frozen.scales, strict=True)
+        self._relative = frozen.schema.relative
         self._ends = {
             name: (scale.knots[0][0], scale.knots[-1][0]) for name, scale in scales if scale.knots
         }
@@ -229,8 +230,8 @@ class Ranges:
     def beyond(self, rows: pa.Table) -> Counter[str]:
         """Return how many numbers of some rows lie beyond, by their column."""
         outside = Counter[str]()
-        for name, (low, high) in self._ends.items():
-            values = to_floats(one_chunk(rows.column(name)), name)
+        numbers = distances_in(rows, list(self._ends), self._relative)
+        for (name, (low, high)), values in zip(self._ends.items(), numbers, strict=True):
             outside[name] = int(np.count_nonzero((values < low) | (values > high)))
         return outside
 

@@ -1,10 +1,11 @@
 """What a survey is checked for: whether rows belong together, and what their order reveals."""
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
 from cornerwave.choices import KEEP_ORDER, SHUFFLE, toml_text
-from cornerwave.columns import Schema, listed
+from cornerwave.columns import Schema, distance_name, listed
 from cornerwave.errors import ColumnError, warn
 from cornerwave.privacy import (
     LEAST_PERSONS,
@@ -103,7 +104,12 @@ def ordered_columns(schema: Schema) -> list[str]:
     """Return the columns to look at in the order of the rows, or in that of a key as it is."""
     categories = [name for group in schema.categories for name in group]
     is_looked_at = schema.order != KEEP_ORDER or schema.key in schema.unchanged
-    return [*schema.perturbed, *categories, *schema.unchanged] if is_looked_at else []
+    return [*_numbers(schema), *categories, *schema.unchanged] if is_looked_at else []
+
+
+def _numbers(schema: Schema) -> list[str]:
+    """Return the numbers with noise, and the distances that some are perturbed as."""
+    return [*schema.perturbed, *itertools.starmap(distance_name, schema.relative.items())]
 
 
 def order_of(schema: Schema, *, is_placed: bool = True, **known: Any) -> RowOrder:
@@ -112,7 +118,7 @@ def order_of(schema: Schema, *, is_placed: bool = True, **known: Any) -> RowOrde
     Rows far apart are compared if copies keep their order by default, and if they have places.
     """
     shows = is_placed and schema.order not in (SHUFFLE, KEEP_ORDER)
-    noisy = [*schema.perturbed, *(name for group in schema.categories for name in group)]
+    noisy = [*_numbers(schema), *(name for group in schema.categories for name in group)]
     return RowOrder(ordered_columns(schema), distant=noisy if shows else (), **known)
 
 
@@ -161,7 +167,7 @@ def _revealed_columns(
     """Return the columns that neighbours reveal, in the file or sorted by a column, most first."""
     categories = [name for group in schema.categories for name in group]
     hidden = [name for name in categories if schema.column(name).hide_missing]
-    return order.revealed(schema.perturbed, categories, hide_missing=hidden, sorted_by=sorted_by)
+    return order.revealed(_numbers(schema), categories, hide_missing=hidden, sorted_by=sorted_by)
 
 
 def batch_order(schema: Schema, **known: Any) -> RowOrder:

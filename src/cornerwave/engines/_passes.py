@@ -15,7 +15,15 @@ import numpy as np
 import pyarrow as pa
 
 from cornerwave.arrays import Ids, Ints, Words
-from cornerwave.columns import Encoded, Fingerprint, Scale, Schema, one_chunk, to_floats
+from cornerwave.columns import (
+    Encoded,
+    Fingerprint,
+    Scale,
+    Schema,
+    one_chunk,
+    to_floats,
+    with_distances,
+)
 from cornerwave.editions import Ranges
 from cornerwave.engines._checks import (
     batch_order,
@@ -143,7 +151,8 @@ class SurveyPass(Pass[Block, Surveyed, Surveyed]):
         self.surveyor.check(known.survey)  # far too many values show early
         survey = self.surveyor.of(block.ids, block.table, block.places, known.survey)
         outside = self.ranges.beyond(block.table) if self.ranges else Counter[str]()
-        return Surveyed(survey, known.order.of(block.start, block.table), outside)
+        placed = with_distances(block.table, self.surveyor.schema.relative)
+        return Surveyed(survey, known.order.of(block.start, placed), outside)
 
     def outline(self, total: Surveyed) -> Surveyed:
         """Return it without sampled rows: blocks under way would keep those of earlier sums."""

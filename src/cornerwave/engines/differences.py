@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from cornerwave import sizes
 from cornerwave.arrays import Flags, Floats, Ids, Ints, Words, places_among
-from cornerwave.columns import Fingerprint, Schema
+from cornerwave.columns import Fingerprint, Schema, with_distances
 from cornerwave.engines._shuffle import Buckets
 from cornerwave.errors import ColumnError, SourceChanged
 from cornerwave.passes import in_threads
@@ -116,7 +116,8 @@ def compare(
         return list(parts)
 
     prints = [Fingerprint.nothing(), Fingerprint.nothing()]
-    pairs = zip_longest(numbered(old, schema), order.passing(numbered(new, schema)))
+    placed = ((start, with_distances(t, schema.relative)) for start, t in numbered(new, schema))
+    pairs = zip_longest(numbered(old, schema), order.passing(placed))
     with Buckets(folder, 2) as buckets:
         with in_threads(work, pairs, None) as parts:
             for both in parts:

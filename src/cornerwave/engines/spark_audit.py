@@ -102,7 +102,7 @@ class AlignedOnSpark(Aligned):
         every = (self.source, *self.copies)
         wanted = every if tables is None else tables
         types = {
-            number: _types(table.schema, self.columns)
+            number: _types(table.schema, self.reading.read)
             for number, table in enumerate(every)
             if any(table is each for each in wanted)
         }

@@ -55,7 +55,8 @@ class ColumnReport:
     in this column, if it has its own, in `marked` cells if they were found; `code` is a number
     that may, and the sampled cells that hold it; `is_dated` is true of text that spells dates;
     `scale` is that of a number to be perturbed, if its values show which; `description` is what
-    the file states that it means.
+    the file states that it means; `relative_to` the column that it is drafted as a distance from,
+    and why.
     """
 
     name: str
@@ -73,6 +74,7 @@ class ColumnReport:
     is_dated: bool = False
     scale: DraftedScale | None = None
     description: str | None = None
+    relative_to: tuple[str, str] | None = None
 
     @property
     def is_ranked(self) -> bool:
@@ -92,7 +94,8 @@ class ColumnReport:
     @property
     def asks(self) -> tuple[str, ...]:
         """The choices that only a column like this one is asked for."""
-        return ("hide_missing",) if self.missing else ()
+        relative = ("relative_to",) if self.relative_to else ()
+        return (*(("hide_missing",) if self.missing else ()), *relative)
 
 
 class Columns:

@@ -9,7 +9,17 @@ import pyarrow.compute as pc
 
 from cornerwave.arrays import Ints, Words
 from cornerwave.choices import CATEGORY, DOES, DROPPED, PERTURBED, UNIT, Choices
-from cornerwave.columns import DAYS, decide, is_category, is_number, plain_type, unit_of, value_type
+from cornerwave.columns import (
+    DAYS,
+    Relative,
+    decide,
+    distances_in,
+    is_category,
+    is_number,
+    plain_type,
+    unit_of,
+    value_type,
+)
 from cornerwave.errors import SourceError, collecting_warnings
 from cornerwave.inspection._columns import RARE
 from cornerwave.inspection._scales import RANK, can_be_ranked
@@ -84,19 +94,25 @@ class Disclosure:
 
 
 def disclosure(
-    rows: pa.Table, types: pa.Schema, proposed: Mapping[str, str], ranked: Sequence[str] = ()
+    rows: pa.Table,
+    types: pa.Schema,
+    proposed: Mapping[str, str],
+    ranked: Sequence[str] = (),
+    relative: Relative | None = None,
 ) -> Disclosure:
     """Register some rows for trial, with what a draft proposes for each column.
 
-    Numbers that are `ranked` are perturbed on their ranks.
+    Numbers that are `ranked` are perturbed on their ranks, those `relative` to others as distances.
     """
     if not any(do in ("perturb", "category") for do in proposed.values()):
         return Disclosure()
     try:
         proposed = _usable(rows, proposed)
         few = _fewer(rows, _unit_in(proposed))
-        ranked = [name for name in ranked if can_be_ranked(few.column(name), name)]
-        apart = _Trial.of(few, types, proposed, ranked)
+        relative = relative or {}
+        scored = dict(zip(ranked, distances_in(few, ranked, relative), strict=True))
+        ranked = [n for n, x in scored.items() if can_be_ranked(pa.chunked_array([x]), n)]
+        apart = _Trial.of(few, types, proposed, ranked, relative)
         joined = apart.with_close_ones_together()
         shown = joined.with_gaps_hidden().on(rows)
     except SourceError as error:
@@ -195,7 +211,12 @@ class _Trial:
 
     @classmethod
     def of(
-        cls, rows: pa.Table, types: pa.Schema, proposed: Mapping[str, str], ranked: Sequence[str]
+        cls,
+        rows: pa.Table,
+        types: pa.Schema,
+        proposed: Mapping[str, str],
+        ranked: Sequence[str],
+        relative: Relative,
     ) -> "_Trial":
         """Register rows as proposed; columns to be decided are left out."""
         chosen = {do: tuple(n for n in proposed if proposed[n] == do) for do in proposed.values()}
@@ -209,6 +230,7 @@ class _Trial:
                 categorical=chosen.get("category", ()),
                 min_count=RARE,
                 transform={name: RANK for name in ranked if proposed[name] == "perturb"},
+                relative_to={n: base for n, base in relative.items() if proposed[n] == "perturb"},
             ),
         )
 

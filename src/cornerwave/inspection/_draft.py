@@ -125,7 +125,7 @@ def _decided(report: ColumnReport) -> tuple[object, ...]:
     """Return what columns have in common that share an entry."""
     return (
         *(report.do, report.type, report.marks, report.is_ranked, report.is_whole),
-        *(report.decimals, report.description),
+        *(report.decimals, report.description, report.relative_to),
     )
 
 
@@ -177,6 +177,8 @@ def _scale(same: Sequence[ColumnReport]) -> Iterator[str]:
     first = same[0]
     if first.do != "perturb" or first.scale is None:
         return
+    if first.relative_to is not None:
+        yield _line("relative_to", *first.relative_to)
     if first.is_ranked:
         yield _line("transform", first.scale.transform, first.scale.reason)
     else:

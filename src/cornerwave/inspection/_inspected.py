@@ -13,6 +13,7 @@ from cornerwave.choices import DOES, UNIT
 from cornerwave.columns import SAFE_ROWS, Distinct
 from cornerwave.inspection._columns import ColumnReport, Columns
 from cornerwave.inspection._disclosure import Disclosure, SampledRows, disclosure
+from cornerwave.inspection._distances import with_distances_drafted
 from cornerwave.inspection._draft import risks
 from cornerwave.inspection._unit_draft import (
     accepted_unit,
@@ -126,9 +127,12 @@ def _inspection(
     several = unit is not None and not look.is_unique(unit.columns[0])
     time = time_to_propose(rows, unit) if several else None
     columns = tuple(with_time(columns, rows, unit, time))
+    if not several:  # rows of a person share noise: their columns have it by themselves
+        columns = with_distances_drafted(columns, rows)
     proposed = {each.name: each.do for each in columns}
     ranked = [each.name for each in columns if each.is_ranked]
-    disclosed = disclosure(rows, look.schema, proposed, ranked)
+    relative = {each.name: each.relative_to[0] for each in columns if each.relative_to}
+    disclosed = disclosure(rows, look.schema, proposed, ranked, relative)
     warnings = [*unit_warnings(columns, units, unit)] if several or unit is None else []
     better = None
     if unit is not None and several:

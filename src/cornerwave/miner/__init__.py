@@ -3,7 +3,7 @@
     copy ──read──> blocks ──add up──> moments, counts ──undo the noise──> estimates
 
     Copy                open a copy and ask it; everything else is what it answers with
-    CopyColumn          what was done to one column (LOG1P, RANK: transforms before the noise)
+    CopyColumn          what was done to one column (LOG1P, RANK, MIXED: scales)
     Estimate, Estimates a value, or an array of them, with standard errors
     Regression          coefficients and fit of a linear regression
     Distribution        the reconstructed histogram of a numeric column
@@ -19,11 +19,12 @@ from cornerwave.miner._distribution import Distribution
 from cornerwave.miner._estimates import Estimate, Estimates, code_blocks, find_labels, number_blocks
 from cornerwave.miner._fetch import Profile, fetch, open_copy
 from cornerwave.miner._joined import JoinedCopy, LinkedCopy
-from cornerwave.miner._metadata import LOG1P, RANK, CopyColumn
+from cornerwave.miner._metadata import LOG1P, MIXED, RANK, CopyColumn
 from cornerwave.miner._regression import Regression
 
 __all__ = [
     "LOG1P",
+    "MIXED",
     "RANK",
     "Copy",
     "CopyColumn",

@@ -29,6 +29,7 @@ from cornerwave.miner._estimates import (
 from cornerwave.miner._jackknife import PersonGroups, by_person
 from cornerwave.miner._metadata import (
     LOG1P,
+    MIXED,
     RANK,
     CopyColumn,
     columns_of,
@@ -129,6 +130,12 @@ class Copy:
         return self._answer(ask, of)[column]
 
     def _original_mean(self, column: str, of: Of) -> Estimate:
+        known = self.columns.get(column)
+        if known is not None and known.parts and known.transform is not None:
+            # E x = E b + E d; the errors of both add up at most
+            parts = [self._original_mean(part.name, of) for part in known.parts]
+            error = sum(part.standard_error for part in parts)
+            return Estimate(sum(part.value for part in parts), error)
         if (ranked := self._ranked(column)) is not None:
             return _ranked.original_mean(*ranked, of)
         [chosen] = self._numbers([column])
@@ -206,6 +213,9 @@ class Copy:
         """
         if (ranked := self._ranked(column)) is not None:
             return _ranked.distribution_of(*ranked, cells)
+        known = self.columns.get(column)
+        if known is not None and known.parts and known.transform == RANK:
+            return _ranked.distribution_of_sum(self.source, known, cells)
         [chosen] = self._numbers([column])
         return distribution_of(
             self.source,
@@ -262,6 +272,12 @@ class Copy:
     def _column(self, name: str) -> CopyColumn:
         if name not in self.columns:
             raise _unknown(name, self.source, self.columns)
+        if self.columns[name].transform == MIXED:
+            parts = quoted(part.name for part in self.columns[name].parts)
+            raise ColumnError(
+                f"{name!r}: the sum of {parts}, which were perturbed on scales that differ, where "
+                "original_mean() alone answers; ask about these"
+            )
         if self.columns[name].transform == RANK:
             raise ColumnError(
                 f"{name!r}: perturbed on the rank scale, where original_mean() and distribution() "
@@ -272,7 +288,7 @@ class Copy:
     def _ranked(self, name: str) -> tuple[_ranked.SortedCopy, _ranked.RankScores] | None:
         """Return a column that was perturbed on ranks, in order, and how its scores occur."""
         column = self.columns.get(name)
-        if column is None or column.transform != RANK:
+        if column is None or column.transform != RANK or column.parts:
             return None
         warn_of_bias([replace(column, transform=None)])  # ranks take no harm from rounding
         copy = _ranked.SortedCopy.of(lambda: number_blocks(self.source, [column]), name)
@@ -283,7 +299,7 @@ class Copy:
             names = [names]
         if names is None:
             all_ = {name: column for name, column in self.columns.items() if column.is_number}
-            names = [name for name, column in all_.items() if column.transform != RANK]
+            names = [n for n, column in all_.items() if column.transform not in (RANK, MIXED)]
         chosen = [self._column(name) for name in names]
         if not chosen:
             raise ColumnError("no numeric columns were given, or the copy has none")

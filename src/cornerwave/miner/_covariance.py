@@ -313,7 +313,23 @@ def unrounded(covariance: Floats, columns: Sequence[CopyColumn]) -> Floats:
         elif column.step:
             K = original_variance(float(before[i, i]), column.noise, column.step)
             before[i, i] = (1 + column.noise) * K
+    if any(column.parts for column in columns):
+        before -= _shared_rounding(columns)
     return before
+
+
+def _shared_rounding(columns: Sequence[CopyColumn]) -> Floats:
+    """Return what the rounding of summands adds to covariances (N x N) of the columns made of them.
+
+    A column that has no parts is a summand itself, whose own variance is dealt with by itself.
+    """
+    added = np.zeros((len(columns), len(columns)))
+    for i, one in enumerate(columns):
+        for j, other in enumerate(columns):
+            if i != j or one.parts:
+                steps = {part.name: part.step for part in one.summands}
+                added[i, j] = sum(steps.get(p.name, 0.0) ** 2 / 12 for p in other.summands)
+    return added
 
 
 def warn_of_coarse(covariance: Floats, columns: Sequence[CopyColumn], rows: float) -> None:

@@ -126,7 +126,7 @@ def column_blocks(
     A code is a position among the column's labels.
     """
     at_end: Counter[str] = Counter()
-    for batch in source.batches([column.name for column in columns]):
+    for batch in source.batches(list(dict.fromkeys(n for c in columns for n in c.reads))):
         yield {
             column.name: _numbers(batch, column, at_end)
             if column.is_number
@@ -175,7 +175,12 @@ def find_labels(source: Source, columns: Sequence[CopyColumn]) -> dict[str, pa.A
 
 
 def _numbers(batch: pa.RecordBatch, column: CopyColumn, at_end: Counter[str]) -> Floats:
-    values = to_floats(batch.column(column.name), column.name)
+    if column.parts:
+        return np.asarray(sum(_numbers(batch, part, at_end) for part in column.parts))
+    held = column.held or column.name
+    values = to_floats(batch.column(held), held)
+    if column.away_from:
+        values = values - to_floats(batch.column(column.away_from), column.away_from)
     if column.transform == RANK:
         return values
     if column.transform != LOG1P:

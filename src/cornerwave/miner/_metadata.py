@@ -3,6 +3,7 @@
     perturbed  Y = X + W, W ~ N(0, noise K), perhaps as c + f (Y - c)   numeric
     category   retained with probability `retention`, else redrawn      category
     kept       unchanged: noise 0, retention 1                          either
+    relative   b' + d', d = x - b perturbed: as the sum of these, and d as a column of its own
     derived    computed from another column of the copy: ask about that one    left out
     key        identifies rows; there is nothing to estimate            left out
 
@@ -21,14 +22,22 @@ from numpy.typing import NDArray
 
 from cornerwave.arrays import Floats
 from cornerwave.choices import CATEGORY, DERIVED, KEPT, KEY, MARGINAL, PERTURBED, UNIT
-from cornerwave.columns import KNOTS, SameSpread, is_number, type_named
+from cornerwave.columns import (
+    KNOTS,
+    Relative,
+    SameSpread,
+    chain,
+    distance_name,
+    is_number,
+    type_named,
+)
 from cornerwave.errors import BiasWarning, ColumnError, LevelError, SourceError, warn
 from cornerwave.levels import THOUSANDTHS, Level
 from cornerwave.outputs import metadata_of, read_metadata
 from cornerwave.sources import Address, Source, kind_of, open_source, place_of
 from cornerwave.spec import ColumnMetadata, CopyMetadata
 
-LOG1P, RANK = "log1p", "rank"
+LOG1P, RANK, MIXED = "log1p", "rank", "several scales"
 
 UNKNOWN_BIAS = "so estimates are biased, and the copy does not state by how much"
 
@@ -44,7 +53,8 @@ class CopyColumn:
     `scores` the number of scores of a column that was perturbed on ranks, `knots` their values.
     `noise_with` is the covariance of its noise with that of columns, where it is not a multiple of
     the table's: in a copy joined from several. `spread` is how it was drawn together after the
-    noise: answers are from what it was before.
+    noise: answers are from what it was before. A distance is that of the column `held` from the one
+    it is `away_from`; a column that copies show as such a distance and its base has these `parts`.
     """
 
     name: str
@@ -63,6 +73,20 @@ class CopyColumn:
     scores: int = KNOTS
     knots: tuple[float, ...] = ()
     spread: SameSpread | None = None
+    held: str = ""
+    away_from: str = ""
+    parts: "tuple[CopyColumn, ...]" = ()
+
+    @property
+    def summands(self) -> "tuple[CopyColumn, ...]":
+        """What had noise by itself and adds up to it: mostly nothing but the column."""
+        return self.parts or (self,)
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The columns of the copy that it is read from."""
+        names = [n for part in self.summands for n in (part.held or part.name, part.away_from) if n]
+        return tuple(dict.fromkeys(names))
 
     @property
     def step(self) -> float:
@@ -223,7 +247,51 @@ def columns_of(
             knots=known.knots or (),
             spread=known.spread if role == PERTURBED else None,
         )
-    return columns
+    stated = {name: metadata.column(name).relative_to for name in columns}
+    relative = {name: base for name, base in stated.items() if base and base in columns}
+    return _with_distances(columns, relative) if relative else columns
+
+
+def _with_distances(columns: Mapping[str, CopyColumn], relative: Relative) -> dict[str, CopyColumn]:
+    """Return columns with those that are relative to others as sums, beside their distances.
+
+    What is stated about them is about the distance.
+    """
+    distances = {
+        name: replace(columns[name], name=distance_name(name, base), held=name, away_from=base)
+        for name, base in relative.items()
+    }
+    found, made_of = dict[str, CopyColumn](), dict[str, list[str]]()
+    for name, column in columns.items():
+        of = list(chain(name, relative))
+        made_of[name] = of
+        found[name] = column
+        if name in relative:
+            parts = tuple(distances.get(part, columns[part]) for part in of)
+            scales = {part.transform for part in parts}
+            found[name] = CopyColumn(
+                name,
+                is_number=True,
+                noise=column.noise,
+                transform=scales.pop() if scales in ({None}, {RANK}) else MIXED,
+                clipped=any(part.clipped for part in parts),
+                hides_missing=any(part.hides_missing for part in parts),
+                parts=parts,
+            )
+            made_of[distances[name].name] = [name]
+            found[distances[name].name] = distances[name]
+    # Cov(a + b, c) = Cov(a, c) + Cov(b, c)
+    excess = {
+        one: {
+            other: sum(columns[a].excess.get(b, 0.0) for a in of for b in of_other)
+            for other, of_other in made_of.items()
+        }
+        for one, of in made_of.items()
+    }
+    return {
+        name: replace(column, excess={n: more for n, more in excess[name].items() if more})
+        for name, column in found.items()
+    }
 
 
 def unit_of(source: Source, metadata: CopyMetadata | None) -> str | None:

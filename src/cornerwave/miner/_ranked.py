@@ -20,17 +20,18 @@ rises, so that this share may be spread over scores beyond e, and C has a slope 
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from cornerwave.arrays import Floats, normal_shares
-from cornerwave.columns import SAMPLE, Thinned, knot_scores
+from cornerwave.columns import SAMPLE, Scale, Thinned, knot_scores
 from cornerwave.errors import ColumnError
 from cornerwave.miner._distribution import Distribution
-from cornerwave.miner._estimates import Estimate, Of
-from cornerwave.miner._metadata import CopyColumn
+from cornerwave.miner._estimates import Estimate, Of, number_blocks
+from cornerwave.miner._metadata import RANK, CopyColumn
+from cornerwave.sources import Source
 
 SORTED_PARTS = 1024
 """The sorted copy is summed up in so many parts."""
@@ -221,9 +222,39 @@ def _variances(
     return float((second - first**2) @ often), float((lost - lost @ often) ** 2 @ often)
 
 
+def distribution_of_sum(source: Source, column: CopyColumn, cells: int) -> Distribution:
+    """Return the distribution of a column that is the sum of others on ranks.
+
+    Drawn together, the scores of its parts have the table's own distribution if these are jointly
+    normal, and so has the sum of what they show.
+    """
+    back = [_drawn_together(part) for part in column.parts]
+
+    def read() -> Iterator[Floats]:
+        for block in number_blocks(source, column.parts):
+            yield np.sum([f(row) for f, row in zip(back, block.T, strict=True)], axis=0)[:, None]
+
+    copy = SortedCopy.of(read, column.name)
+    return _in_cells(copy, np.concatenate([[0.0], copy.below]), cells)
+
+
+def _drawn_together(part: CopyColumn) -> Callable[[Floats], Floats]:
+    """Return what takes a part on ranks to what it would be in a copy that varies as the table."""
+    if part.spread is not None or not part.noise or len(part.knots) != part.scores:
+        return lambda values: values
+    scale = Scale(RANK, tuple(zip(part.knots, knot_scores(part.scores), strict=True)))
+    more = part.excess.get(part.held or part.name, 0.0)  # of scores, whose variance is about 1
+    factor = 1 / math.sqrt(1 + part.noise * (1 + more))
+    return lambda values: scale.backward(factor * scale.undone(values))
+
+
 def distribution_of(copy: SortedCopy, ranks: RankScores, cells: int) -> Distribution:
     """Return the distribution of the original column, in cells of about equal probability."""
-    below = np.concatenate([[0.0], ranks.undone(ranks.scores(copy.below))])
+    return _in_cells(copy, np.concatenate([[0.0], ranks.undone(ranks.scores(copy.below))]), cells)
+
+
+def _in_cells(copy: SortedCopy, below: Floats, cells: int) -> Distribution:
+    """Return a distribution with the shares `below` the edges of a copy's parts."""
     edges = np.concatenate([copy.mean[:1], copy.edges])
     chosen = np.unique(
         np.searchsorted(below, np.linspace(0, 1, cells + 1)).clip(max=len(edges) - 1)

@@ -36,6 +36,7 @@ from cornerwave.privacy._coalition_document import (
     coalition_parts,
     coalition_verdict,
 )
+from cornerwave.privacy._computed import sum_alone
 from cornerwave.privacy._declared_unit import as_nested, find_above, find_better
 from cornerwave.privacy._distant_rows import DistantRows
 from cornerwave.privacy._edition_order import FIRST, FirstRows
@@ -147,5 +148,6 @@ __all__ = [
     "semidefinite",
     "shares_of_persons",
     "standardised",
+    "sum_alone",
     "unreachable",
 ]

@@ -14,6 +14,11 @@ of f from all coordinates recovers beyond one from the sources alone, R(all) - R
     hidden_f(v) = (1 - max(q^2, R^2_f(own copy))) (1 - R^2_f(F)) - max(0, R(all) - R(own))
 
 and it is never more than what is hidden of each source.
+
+A column that is relative to another is such a sum, x = b + d, of which no noise but that of b and d
+is known to be shaped like it. What its own sources reveal of it is that of the best linear estimate
+from both, on their scales and as copies show them, in simulated copies; what others add counts on
+top of that, and q^2 is the least.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -33,6 +38,12 @@ NOISES = (0.03, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 10.0, 30.0)
 NEAR = 64
 """Rows next to each other in a simulated copy, whose mean is what the copy reveals."""
 
+SIMULATED = 1 << 15
+"""Rows of simulated copies, at least: a share then has a standard error of at most 0.004."""
+
+Back = Callable[[Floats], Floats]
+"""From a coordinate with noise, drawn together, to what a copy shows of it."""
+
 Recovered = Callable[[Floats, Flags, Floats], Floats]
 """Given covariances with coordinates, which of these are used, and q^2: what is recovered."""
 
@@ -42,7 +53,7 @@ class ComputedColumns:
     """Computed coordinates: their column, variance and sources, and their covariance with Z.
 
     `cross` (computed, coordinates) is that of what F leaves; F reveals `revealed` of each, and the
-    number that it follows `alone`, in copies with NOISES.
+    number that it follows `alone`, in copies with NOISES. `sums` are those of numbers.
     """
 
     columns: tuple[str, ...] = ()
@@ -51,6 +62,7 @@ class ComputedColumns:
     cross: Floats = field(default_factory=lambda: np.empty((0, 0)))
     revealed: Floats = field(default_factory=lambda: np.empty(0))
     alone: Floats = field(default_factory=lambda: np.empty((0, len(NOISES))))
+    sums: Flags = field(default_factory=lambda: np.empty(0, dtype=np.bool_))
 
     @classmethod
     def of(
@@ -70,8 +82,12 @@ class ComputedColumns:
             sources={each.column: each.sources for each in varying},
             cross=_cross(E, Z, [each.column for each in varying], known),
             revealed=np.zeros(len(varying)),
+            sums=np.array([each.alone is not None for each in varying]),
             alone=np.array(
-                [_alone(row, each.number) for row, each in zip(E, varying, strict=True)]
+                [
+                    _alone(row, each.number) if each.alone is None else each.alone
+                    for row, each in zip(E, varying, strict=True)
+                ]
             ),
         )
         return made, E
@@ -105,6 +121,7 @@ class ComputedColumns:
             self.cross[np.ix_(here, stay)],
             self.revealed[here],
             self.alone[here],
+            self.sums[here],
         )
 
     def ceilings(self) -> dict[str, float]:
@@ -137,9 +154,11 @@ class ComputedColumns:
             more = everything - recovered(self.cross[at], of_source, q2)
             more[more < SLIGHT] = 0.0
             open_ = self.revealed[at][:, None]
-            by_own = np.maximum(q2, [np.interp(q2, _Q2, each[::-1]) for each in self.alone[at]])
+            alone = np.array([np.interp(q2, _Q2, each[::-1]) for each in self.alone[at]])
             # 1 - (1 - R^2(F)) (1 - R^2(source)), and what other columns add
-            known = self.weight[at] @ (open_ + by_own * (1 - open_) + more)
+            by_own = open_ + np.maximum(q2, alone) * (1 - open_) + more
+            by_sum = open_ + np.maximum(q2 * (1 - open_), alone * (1 - open_) + more)
+            known = self.weight[at] @ np.where(self.sums[at][:, None], by_sum, by_own)
             known = known / self.weight[at].sum()
             least = [shares[source] for source in self.sources[name] if source in shares]
             hidden[name] = np.min([np.clip(1 - known, 0.0, 1.0), *least], axis=0)
@@ -162,6 +181,38 @@ def _alone(values: Floats, number: Floats | None) -> Floats:
         groups = ordered[: len(f) // NEAR * NEAR].reshape(-1, NEAR)
         # mean square within groups, without bias for their size, over the variance: 1 - MSW / Var
         shares.append(1 - float(groups.var(axis=1, ddof=1).mean()) / max(float(f.var()), 1e-300))
+    return np.clip(shares, 0.0, 1.0)
+
+
+def sum_alone(values: Floats, parts: Floats, shape: Floats, back: Sequence[Back]) -> Floats:
+    """Return the share of values that copies of the numbers that they follow from reveal.
+
+    At each of NOISES: of copies of `parts` (k, n), on their scales, whose noise has a `shape`
+    (k, k), and which are shown as `back` takes each of them.
+    """
+    both = np.isfinite(values) & np.isfinite(parts).all(axis=0)
+    count = 3 * len(parts) + 2
+    if both.sum() < NEAR * count or not values[both].std() > 0:
+        return np.zeros(len(NOISES))
+    f, T = values[both] - values[both].mean(), parts[:, both]
+    times = max(1, SIMULATED // len(f))  # of few rows the noise of one copy would be chance
+    f, T = np.tile(f, times), np.tile(T, times)
+    centre = T.mean(axis=1)[:, None]
+    size, turned = np.linalg.eigh(shape)
+    # noise of covariance S
+    white = np.random.default_rng(0).standard_normal(T.shape)
+    noisy = (turned * np.sqrt(np.maximum(size, 0.0))) @ white
+    shares = []
+    for noise in NOISES:
+        Y = T + np.sqrt(noise) * noisy
+        drawn = centre + (Y - centre) / np.sqrt(1 + noise)
+        shown = np.array([each(row) for each, row in zip(back, drawn, strict=True)])
+        known = np.vstack([np.ones(len(f)), Y, shown, shown.sum(axis=0)])
+        known /= np.maximum(np.abs(known).max(axis=1), 1e-300)[:, None]
+        weights = np.linalg.lstsq(known.T, f, rcond=None)[0]
+        # 1 - R^2 without the bias of so many coefficients
+        left = float(((f - weights @ known) ** 2).sum()) / max(len(f) - count, 1)
+        shares.append(1 - left / float(f.var(ddof=1)))
     return np.clip(shares, 0.0, 1.0)
 
 

@@ -43,13 +43,15 @@ class Computed:
     """What copies show of a `column` that they compute from noisy ones, over the sampled rows.
 
     It has no noise of its own: `sources` are the columns that it is computed from, by the names of
-    their coordinates; `number` is the one that it follows, if it is one.
+    their coordinates; `number` is the one that it follows, if it is one. `alone` is what copies of
+    the sources alone reveal, where that is known.
     """
 
     column: str
     values: Floats
     sources: tuple[str, ...]
     number: Floats | None = None
+    alone: Floats | None = None
 
     def first(self, rows: int) -> "Computed":
         """Return the first rows of the sample."""

@@ -335,7 +335,8 @@ class WholeCopy:
     def ceilings(self) -> dict[str, float]:
         """Return the share of each column that F does not reveal."""
         shares = {name: 1 - share for name, share in self._by_column(self.revealed).items()}
-        return shares | self.computed.ceilings()
+        computed = self.computed.ceilings()
+        return shares | {name: min(each, shares.get(name, each)) for name, each in computed.items()}
 
     def revealed_alone(self, column: str) -> dict[Shown, float]:
         """Return what each column of F reveals of a column."""

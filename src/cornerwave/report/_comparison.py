@@ -23,7 +23,16 @@ from cornerwave.editions import Edition
 from cornerwave.errors import NoSuchRecipient
 from cornerwave.ledger import Holding
 from cornerwave.levels import Level
-from cornerwave.miner import LOG1P, RANK, Copy, CopyColumn, code_blocks, find_labels, number_blocks
+from cornerwave.miner import (
+    LOG1P,
+    MIXED,
+    RANK,
+    Copy,
+    CopyColumn,
+    code_blocks,
+    find_labels,
+    number_blocks,
+)
 from cornerwave.outlook import see
 from cornerwave.privacy import Coalition
 from cornerwave.report._answers import Answers, Questions, as_kept, ask
@@ -299,7 +308,8 @@ def look(copies: Sequence[Copy], shown: ShownColumns) -> Copies:
     """Look at copies, least noisy first."""
     columns = copies[0].columns
     # drawn as copies show them: what the noise left is for estimates alone
-    numbers = [replace(columns[name], spread=None) for name in shown.numbers[:MOST_COLUMNS]]
+    names = shown.numbers[:MOST_COLUMNS]
+    numbers = [replace(columns[name], spread=None, parts=()) for name in names]
     categories = [columns[name] for name in shown.categories[:MOST_COLUMNS]]
     axes = _axes(copies, numbers, shown)
     labels = _labels(copies, categories)
@@ -348,7 +358,7 @@ def _questions(
     shown: ShownColumns,
 ) -> Questions:
     """Choose what to ask; values that are rare in a copy are not asked about."""
-    asked = [column.name for column in numbers if column.transform != RANK]
+    asked = [column.name for column in numbers if column.transform not in (RANK, MIXED)]
     common = {column.name: frequent(tallies, column.name) for column in categories}
     # A regression on a category needs all of its labels, in the original too.
     indicators = [

@@ -199,6 +199,7 @@ def _decided(made: Dataset) -> Iterator[str]:
         yield f"key, a pseudonym in copies: {schema.pseudonym}"
     for what, groups in (
         ("noise", [(name,) for name in schema.perturbed]),
+        ("as distances", [(f"{name} from {base}",) for name, base in schema.relative.items()]),
         ("category", schema.categories),
         ("derived", [(f"{c.name} from {c.follows}",) for c in schema.derived]),
         ("unchanged", [(name,) for name in schema.unchanged]),

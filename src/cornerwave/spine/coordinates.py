@@ -20,6 +20,7 @@ from cornerwave.columns import (
     MISSING_BITS,
     Categories,
     calendar_parts,
+    chain,
     is_number,
     listed,
     plain_type,
@@ -40,6 +41,7 @@ from cornerwave.privacy import (
     PersonRows,
     indicators,
     standardised,
+    sum_alone,
 )
 from cornerwave.spine.linked import Linked
 from cornerwave.spine.missing import Draws, fill_missing
@@ -135,7 +137,10 @@ def sampled_rows(
         shown.excess(shape),
         list(_features(surveyor, survey, categories, shown)),
         survey.moments.rows,
-        list(_computed(surveyor, survey, categories, shown.numbers)),
+        [
+            *_computed(surveyor, survey, categories, shown.numbers),
+            *_relative(surveyor, survey, shown.numbers, shape),
+        ],
     )
 
 
@@ -156,6 +161,19 @@ def _computed(
         # what stands beside a visible gap is no more than the gap
         for each in indicators(name, name, codes, gone, most=MOST_COMPUTED):
             yield Computed(name, each.values, (of,), number)
+
+
+def _relative(
+    surveyor: Surveyor, survey: Survey, shown: Floats, shape: Floats
+) -> Iterator[Computed]:
+    """Yield the columns that copies show as the sum of a distance and what that is from."""
+    schema, plain = surveyor.schema, surveyor.plain_numbers(survey)
+    for name in schema.relative:
+        sources = tuple(chain(name, schema.relative))
+        at = [schema.perturbed.index(source) for source in sources]
+        back = [surveyor.scales[place].backward for place in at]
+        alone = sum_alone(plain[name], shown[at], shape[np.ix_(at, at)], back)
+        yield Computed(name, plain[name], sources, alone=alone)
 
 
 def sampled_persons(

@@ -20,6 +20,7 @@ from cornerwave.columns import (
     Schema,
     Tally,
     centre_of,
+    chain,
     check_identifying,
     derived_from_category,
     derived_from_number,
@@ -308,7 +309,9 @@ def _shows_missing(
     """Name the columns that have missing values and do not hide them."""
     present = zip(schema.perturbed, survey.moments.present, strict=True)
     numbers = [name for name, count in present if count < survey.moments.rows]
-    shown = [name for name in numbers if not schema.column(name).hide_missing]
+    open_gaps = {name for name in numbers if not schema.column(name).hide_missing}
+    # a distance is shown added to its base, and so with the gaps of that
+    shown = [n for n in schema.perturbed if open_gaps & {*chain(n, schema.relative)}]
     open_ = [each.columns for each in categories if not each.hides_missing]
     return (*shown, *(names[0] for names in open_ if (None,) in survey.tallies[names]))
 

@@ -295,7 +295,7 @@ def _family(kept: Kept) -> TableFamily:
     return TableFamily(kept["id"], kept["table"], tuple(kept["tables"]))
 
 
-_LATER = ("follows", "describe")
+_LATER = ("follows", "describe", "relative_to")
 """What columns state only where it was chosen: noise hangs on every byte of what is kept."""
 
 

@@ -27,6 +27,8 @@ from cornerwave.columns import (
     Categories,
     Column,
     Finish,
+    bases_first,
+    chain,
     chosen_in,
     decimal_type,
     ends_of,
@@ -63,6 +65,11 @@ def look(frozen: Frozen, level: Level, asked: Finish, *, raw: bool = False) -> F
         if name not in chosen.round | asked.round
         if (type_ := _free_type(frozen, place, level, clip.get(name), together)) is not None
     }
+    # one that is rounded below a base that is not would be out of order
+    for name in bases_first(frozen.schema.relative):
+        base = frozen.schema.relative[name]
+        if name in free and base not in chosen.round | asked.round | free.keys():
+            del free[name]
     free_types = {name: type_ for name, type_ in free.items() if name not in chosen.decimals}
     return Finish(
         round=chosen.round | asked.round | free.keys(),
@@ -106,14 +113,25 @@ def _free_type(
     least, most = ends_of(type_, low, high)
     if least > most:
         return None
-    limits = Finish(round=frozenset([name]), types={name: str(type_)}, spread=together).limits(
-        name,
-        source,
-        mean=float(frozen.mean[place]),
-        deviation=math.sqrt((1 + level.noise) * variance),  # of a copy: K + v K
-        scale=frozen.scales[place],
-    )
+    rounded = Finish(round=frozenset([name]), types={name: str(type_)}, spread=together)
+    limits = rounded.limits(name, source, reach=_reach(name, frozen, level, rounded))
     return type_ if limits.clipped is None else None
+
+
+def _reach(name: str, frozen: Frozen, level: Level, finish: Finish) -> tuple[float, float]:
+    """Return between which numbers those of a copy lie; of a distance with those of its base."""
+    lowest = highest = 0.0
+    for part in chain(name, frozen.schema.relative):
+        place = frozen.schema.perturbed.index(part)
+        low, high = finish.reach(
+            part,
+            mean=float(frozen.mean[place]),
+            # of a copy: K + v K
+            deviation=math.sqrt((1 + level.noise) * float(frozen.covariance[place, place])),
+            scale=frozen.scales[place],
+        )
+        lowest, highest = lowest + low, highest + high
+    return lowest, highest
 
 
 # --------------------------------------------------------------------------------------------------
@@ -159,9 +177,7 @@ def _describe_number(
     limits = finish.limits(
         column.name,
         frozen.source_types.field(column.name).type,
-        mean=float(frozen.mean[place]),
-        deviation=float(np.sqrt((1 + wanted.level.noise) * frozen.covariance[place, place])),
-        scale=frozen.scales[place],
+        reach=_reach(column.name, frozen, wanted.level, finish),
     )
     return replace(
         about,
@@ -174,6 +190,7 @@ def _describe_number(
         spread=finish.spread.get(column.name),
         rounded=limits.rounded,
         clipped=limits.clipped,
+        relative_to=column.relative_to and finish.name_of(column.relative_to),
     )
 
 

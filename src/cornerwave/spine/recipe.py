@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from cornerwave import _core, sizes
 from cornerwave.arrays import Codes, Floats, Ids, Ints, Memory, Words
-from cornerwave.columns import Fingerprint
+from cornerwave.columns import Fingerprint, bases_first, to_floats
 from cornerwave.errors import SourceChanged, SourceError
 from cornerwave.keyed import BlockFunction, Secrets, expand, room_for
 from cornerwave.levels import retention
@@ -444,12 +444,17 @@ class Recipe:
         schema, types = self.frozen.schema, self.frozen.source_types
         gaps = self.frozen.missing
         spread = wanted.finish.drawn_together(schema.perturbed, numbers, self._memory.lend)
-        made: dict[str, pa.Array] = {
-            name: wanted.finish.apply(
+        left = dict(zip(schema.perturbed, self.frozen.unscaled(spread), strict=True))
+        made = dict[str, pa.Array]()
+        # x' = b' + d', where d' is a distance from another column and b' that one as it is shown
+        for name in [n for n in left if n not in schema.relative] + bases_first(schema.relative):
+            values = left[name]
+            if name in schema.relative:
+                base = schema.relative[name]
+                values = to_floats(made[base], base) + values
+            made[name] = wanted.finish.apply(
                 name, values, types.field(name).type, complete=name not in gaps
             )
-            for name, values in zip(schema.perturbed, self.frozen.unscaled(spread), strict=True)
-        }
         made |= {**shown, **categories}
         # f(the copy's own number or category): nothing that the copy does not show
         made |= {each.column: each.of(made[each.source]) for each in self.frozen.derived}

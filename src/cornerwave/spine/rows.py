@@ -26,6 +26,7 @@ from cornerwave.columns import (
     key_ids,
     macs,
     one_chunk,
+    to_distances,
     to_floats,
     value_type,
 )
@@ -206,6 +207,8 @@ def shows_order(schema: Schema) -> bool:
 class Group:
     """Some rows: their table, ids, numbers (N, rows) and encoded categories and kept columns.
 
+    A number that is relative to another one is there as its distance.
+
     `words` (N + encoded, rows) has 64 bits for each value: first those of the numbers, in the
     same memory, then those of the cells that are encoded. `units` are the ids of the persons that
     rows belong to, or those of the rows themselves in a table without a unit; `nest` states the
@@ -231,6 +234,7 @@ class Group:
             for piece in table.column(name).chunks:
                 fill_floats(piece, name, row[at : at + len(piece)])
                 at += len(piece)
+        to_distances(numbers, schema.perturbed, schema.relative)
         encoded = encoded_cells(table, schema, schema.encoded)
         nest, units = Nest.of(ids, table, schema, secrets), ids
         if nest is not None:

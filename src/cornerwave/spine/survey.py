@@ -37,6 +37,7 @@ from cornerwave.columns import (
     ShownPart,
     Tally,
     check_number,
+    distances_in,
     is_number,
     is_text,
     one_chunk,
@@ -256,8 +257,8 @@ class Surveyor:
     @property
     def plain(self) -> list[str]:
         """The numbers that are sampled as they are, beside those on their scales."""
-        followed = {column.follows for column in self.schema.derived}
-        return [name for name in self.schema.perturbed if name in followed]
+        wanted = {column.follows for column in self.schema.derived} | {*self.schema.relative}
+        return [name for name in self.schema.perturbed if name in wanted]
 
     def _joint(
         self,
@@ -279,7 +280,7 @@ class Surveyor:
             for name, named_parts in self.parts.items()
             for words in part_words(shown[name], named_parts, self.secrets.texts)
         ]
-        plain = [group.numbers[self.schema.perturbed.index(name)][rows] for name in self.plain]
+        plain = [self._plain(name, group)[rows] for name in self.plain]
         return Sample.of(
             hashes[rows],
             [*(each[rows] for each in numbers), *map(shown_numbers, shown.values()), *plain],
@@ -291,6 +292,12 @@ class Surveyor:
             most=self.joint_rows,
             below=limit,
         )
+
+    def _plain(self, name: str, group: Group) -> Floats:
+        """Return a number as the table has it, and not as a distance."""
+        if name in self.schema.relative:
+            return to_floats(one_chunk(group.table.column(name)), name)
+        return np.asarray(group.numbers[self.schema.perturbed.index(name)])
 
     @property
     def _names_derived(self) -> list[str]:
@@ -432,8 +439,10 @@ class Surveyor:
     def _learned(self, group: Group, places: Ints, known: Learned | None = None) -> Learned:
         numbers, texts = self.secrets.mark_numbers, self.secrets.mark_texts
         cells = {
-            name: Cells.of_numbers(row, numbers, unit=self.schema.column(name).unit)
-            for name, row in zip(self.schema.perturbed, group.numbers, strict=True)
+            name: Cells.of_numbers(
+                self._plain(name, group), numbers, unit=self.schema.column(name).unit
+            )
+            for name in self.schema.perturbed
         }
         for name in self.marked:
             if name in group.encoded:
@@ -471,7 +480,7 @@ class Sampler:
 
     def of(self, ids: Ids, table: pa.Table) -> Sample:
         """Sample some rows."""
-        arrays = [to_floats(one_chunk(table.column(name)), name) for name in self.columns]
+        arrays = distances_in(table, self.columns, self.schema.relative)
         hashes = row_hashes(ids, self.secrets.sample)
         return Sample.of(hashes, arrays, [], most=SAMPLE_ROWS)
 
