@@ -131,6 +131,7 @@ COLUMN_OF |= {"uniform": "c", "derive": "d"}
 MADE = {
     "follows": {"d": "c"},
     "relative_to": {"x": "y"},
+    "present_if": {"x": "c"},
     "time": "x",
     "min_count": 5,
     "together": (("c", "d"),),

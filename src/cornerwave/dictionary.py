@@ -220,7 +220,12 @@ def mind(about: ColumnMetadata, noise: float) -> str:
     lines = [of + _spread_of(about, noise)]
     if about.clipped:
         lines.append("cut off at its bounds, so estimates are biased by an unknown amount")
-    if about.missing == "hidden":
+    if about.present_if:
+        lines.append(
+            f"present just where {about.present_if} lets it be: where that was redrawn, so are "
+            "values, and estimates are biased by an unknown amount"
+        )
+    elif about.missing == "hidden":
         lines.append("missing values were filled in, so estimates are biased by an unknown amount")
     return "; ".join(lines)
 

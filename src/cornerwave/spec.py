@@ -210,7 +210,8 @@ class ColumnMetadata:
     with other columns. A derived column `follows` another one of the copy, of a number with one
     value for each of the intervals between `limits`. A number that is `relative_to` another one was
     perturbed as its distance from that, in copies as in the source: what is stated about its noise,
-    scale and gaps is about the distance. `marks` are what is missing in the source,
+    scale and gaps is about the distance. One that is `present_if` another column lets it hides its
+    gaps, and shows those of the copy's own category. `marks` are what is missing in the source,
     `source` its name there, `about` a sentence for readers. `description` is what the owner
     states that a column means, and `codes` are the numbers that texts had in a file of a statistics
     program, of which they were the labels.
@@ -250,6 +251,7 @@ class ColumnMetadata:
     )
     follows: str | None = stated(_NAME)
     relative_to: str | None = stated(_NAME)
+    present_if: str | None = stated(_NAME)
     limits: tuple[float, ...] | None = stated(
         OrNull(ListOf(_FINITE, "ascending numbers", None, True))
     )

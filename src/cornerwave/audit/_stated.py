@@ -224,6 +224,7 @@ def _metadata_of(copy: Source) -> CopyMetadata:
             about,
             together=tuple(names.get(n, n) for n in about.together or ()) or None,
             follows=about.follows and names.get(about.follows, about.follows),
+            present_if=about.present_if and names.get(about.present_if, about.present_if),
             relative_to=about.relative_to and names.get(about.relative_to, about.relative_to),
         )
         for name, about in stated.columns.items()

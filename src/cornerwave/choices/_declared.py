@@ -257,6 +257,16 @@ class Choices:
         label="hide gaps",
         asked=True,
     )
+    present_if: Mapping[str, str] = declared(
+        "Show a number in copies just where a category of theirs lets it be present",
+        VALUES,
+        kind=_NOT_EMPTY,
+        value="is_recid",
+        roles=(PERTURBED,),
+        metavar="COLUMN=CATEGORY",
+        label="Present if",
+        asked=True,
+    )
     transform: Mapping[str, str] = declared(
         "Perturb a long-tailed column on another scale",
         VALUES,
@@ -469,6 +479,7 @@ class ChoiceArguments(TypedDict, total=False):
     together: Iterable[Iterable[str]]
     uniform: Iterable[str]
     hide_missing: Iterable[str]
+    present_if: Mapping[str, str] | None
     transform: Mapping[str, str] | None
     min_count: int
     shuffle: bool

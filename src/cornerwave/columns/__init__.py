@@ -48,6 +48,7 @@ from cornerwave.columns._follows import (
     derived_from_number,
     limit_between,
 )
+from cornerwave.columns._presence import LEAST_HELD, gaps_beside, presence_of
 from cornerwave.columns._relative import (
     Relative,
     bases_first,
@@ -125,6 +126,7 @@ __all__ = [
     "FEW_ROWS",
     "KNOTS",
     "LEAST_FACTOR",
+    "LEAST_HELD",
     "LEAST_ROWS",
     "LOG1P_ENDS",
     "MISSING_BITS",
@@ -175,6 +177,7 @@ __all__ = [
     "exponentials",
     "fill_floats",
     "freeze_categories",
+    "gaps_beside",
     "hash_texts",
     "identifies",
     "interpolate",
@@ -191,6 +194,7 @@ __all__ = [
     "part_words",
     "places_of",
     "plain_type",
+    "presence_of",
     "quantiles",
     "rank_scale",
     "ratio_of",

@@ -70,7 +70,8 @@ class Column:
     where a miner loses nothing by it), its bounds, type, decimals and name, and whether a key or
     unit leaves as it is instead of as a pseudonym; what it means, in the owner's words, is one too.
     A derived column `follows` another one; a number that is `relative_to` another one is perturbed
-    as its distance from that.
+    as its distance from that, and one that is `present_if` a category lets it hides its gaps and
+    shows those of that category.
     """
 
     name: str
@@ -91,6 +92,7 @@ class Column:
     follows: str | None = None
     describe: str | None = None
     relative_to: str | None = None
+    present_if: str | None = None
 
     @property
     def uniform(self) -> bool:
@@ -158,6 +160,11 @@ class Schema:
     def relative(self) -> Relative:
         """The numbers that are perturbed as distances, and the columns that these are from."""
         return {c.name: c.relative_to for c in self.columns if c.relative_to is not None}
+
+    @property
+    def present_if(self) -> dict[str, str]:
+        """The numbers whose gaps a category explains, and which one."""
+        return {c.name: c.present_if for c in self.columns if c.present_if is not None}
 
     @property
     def categories(self) -> list[tuple[str, ...]]:
@@ -331,7 +338,10 @@ def _column(part: pa.Field, choices: Choices) -> Column:
         base=UNIFORM if name in choices.uniform else MARGINAL,
         declared=role == CATEGORY and name in choices.categorical,
         as_is=(role == KEY and choices.key_as_is) or (role == UNIT and name in choices.keep),
-        **{choice: choices.of_column(choice, name) for choice in _CHOSEN},
+        **{
+            **{choice: choices.of_column(choice, name) for choice in _CHOSEN},
+            "hide_missing": name in choices.hide_missing or name in choices.present_if,
+        },
     )
 
 
@@ -379,7 +389,8 @@ def _check_choices(choices: Choices, present: Sequence[str]) -> None:
         )
     if both := sorted(set(choices.keep) & {*choices.drop, choices.key}):
         raise ColumnError(f"{listed(both)}: kept and also dropped or the key; choose one")
-    for choice, given in (("follows", choices.follows), ("relative_to", choices.relative_to)):
+    for choice in ("follows", "relative_to", "present_if"):
+        given: Mapping[str, str] = getattr(choices, choice)
         if others := sorted({*given.values()} - {*present}):
             raise ColumnError(
                 f"{choice}: no column {listed(others)}; the table has {listed(present)}"
@@ -437,7 +448,8 @@ def _check_units(choices: Choices) -> None:
 
 
 def _check_roles(roles: Mapping[str, str], choices: Choices) -> None:
-    hidden = [n for n in choices.named("hide_missing") if roles[n] == PERTURBED]
+    hiding = [*choices.named("hide_missing"), *choices.named("present_if")]
+    hidden = [n for n in hiding if roles[n] == PERTURBED]
     if len(choices.unit) > 1 and hidden:
         raise ColumnError(
             f"{listed(hidden)}: hide_missing does not go with two units for numbers: what is drawn "
@@ -455,6 +467,12 @@ def _check_roles(roles: Mapping[str, str], choices: Choices) -> None:
             raise ColumnError(
                 f"{name!r} follows {other!r}, which is {_ROLES[roles[other]]}; a column can follow "
                 "a number with noise or a category"
+            )
+    for name, other in choices.present_if.items():
+        if roles[other] != CATEGORY:
+            raise ColumnError(
+                f"{name!r} is present if {other!r} lets it, which is {_ROLES[roles[other]]}; it "
+                "must be a category that is refreshed"
             )
     for choice in _NAMING:
         allowed = DECLARED[choice].roles

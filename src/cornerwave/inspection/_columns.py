@@ -56,7 +56,7 @@ class ColumnReport:
     that may, and the sampled cells that hold it; `is_dated` is true of text that spells dates;
     `scale` is that of a number to be perturbed, if its values show which; `description` is what
     the file states that it means; `relative_to` the column that it is drafted as a distance from,
-    and why.
+    `present_if` the category that explains its gaps, each with the reason.
     """
 
     name: str
@@ -75,6 +75,7 @@ class ColumnReport:
     scale: DraftedScale | None = None
     description: str | None = None
     relative_to: tuple[str, str] | None = None
+    present_if: tuple[str, str] | None = None
 
     @property
     def is_ranked(self) -> bool:
@@ -94,8 +95,12 @@ class ColumnReport:
     @property
     def asks(self) -> tuple[str, ...]:
         """The choices that only a column like this one is asked for."""
-        relative = ("relative_to",) if self.relative_to else ()
-        return (*(("hide_missing",) if self.missing else ()), *relative)
+        asked = {
+            "hide_missing": bool(self.missing),
+            "relative_to": self.relative_to is not None,
+            "present_if": self.present_if is not None,
+        }
+        return tuple(name for name, is_asked in asked.items() if is_asked)
 
 
 class Columns:

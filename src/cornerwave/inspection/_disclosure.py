@@ -99,10 +99,12 @@ def disclosure(
     proposed: Mapping[str, str],
     ranked: Sequence[str] = (),
     relative: Relative | None = None,
+    present: Mapping[str, str] | None = None,
 ) -> Disclosure:
     """Register some rows for trial, with what a draft proposes for each column.
 
-    Numbers that are `ranked` are perturbed on their ranks, those `relative` to others as distances.
+    Numbers that are `ranked` are perturbed on their ranks, those `relative` to others as distances;
+    they are `present` if a category lets them.
     """
     if not any(do in ("perturb", "category") for do in proposed.values()):
         return Disclosure()
@@ -112,7 +114,7 @@ def disclosure(
         relative = relative or {}
         scored = dict(zip(ranked, distances_in(few, ranked, relative), strict=True))
         ranked = [n for n, x in scored.items() if can_be_ranked(pa.chunked_array([x]), n)]
-        apart = _Trial.of(few, types, proposed, ranked, relative)
+        apart = _Trial.of(few, types, proposed, ranked, relative, present or {})
         joined = apart.with_close_ones_together()
         shown = joined.with_gaps_hidden().on(rows)
     except SourceError as error:
@@ -217,6 +219,7 @@ class _Trial:
         proposed: Mapping[str, str],
         ranked: Sequence[str],
         relative: Relative,
+        present: Mapping[str, str],
     ) -> "_Trial":
         """Register rows as proposed; columns to be decided are left out."""
         chosen = {do: tuple(n for n in proposed if proposed[n] == do) for do in proposed.values()}
@@ -231,6 +234,7 @@ class _Trial:
                 min_count=RARE,
                 transform={name: RANK for name in ranked if proposed[name] == "perturb"},
                 relative_to={n: base for n, base in relative.items() if proposed[n] == "perturb"},
+                present_if={n: other for n, other in present.items() if proposed[n] == "perturb"},
             ),
         )
 

@@ -125,7 +125,7 @@ def _decided(report: ColumnReport) -> tuple[object, ...]:
     """Return what columns have in common that share an entry."""
     return (
         *(report.do, report.type, report.marks, report.is_ranked, report.is_whole),
-        *(report.decimals, report.description, report.relative_to),
+        *(report.decimals, report.description, report.relative_to, report.present_if),
     )
 
 
@@ -149,7 +149,9 @@ def _entry(
         told = "released with copies: it must not name people"
         undecided = "# " if first.do == DECIDE else ""
         yield undecided + _line("describe", first.description, told)
-    if hides:
+    if first.do == "perturb" and first.present_if is not None:
+        yield _line("present_if", *first.present_if)
+    elif hides:
         yield _line("hide_missing")
     yield f"# {toml_comment(first.type)}, {_distinct(same)}, {_missing(same)} missing"
     if first.marks is not None:

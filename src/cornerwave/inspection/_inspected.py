@@ -13,8 +13,9 @@ from cornerwave.choices import DOES, UNIT
 from cornerwave.columns import SAFE_ROWS, Distinct
 from cornerwave.inspection._columns import ColumnReport, Columns
 from cornerwave.inspection._disclosure import Disclosure, SampledRows, disclosure
-from cornerwave.inspection._distances import with_distances_drafted
+from cornerwave.inspection._distances import with_distances_drafted, without_dropped_bases
 from cornerwave.inspection._draft import risks
+from cornerwave.inspection._explained_gaps import with_presence_drafted, without_invented
 from cornerwave.inspection._unit_draft import (
     accepted_unit,
     better_unit,
@@ -128,11 +129,13 @@ def _inspection(
     time = time_to_propose(rows, unit) if several else None
     columns = tuple(with_time(columns, rows, unit, time))
     if not several:  # rows of a person share noise: their columns have it by themselves
-        columns = with_distances_drafted(columns, rows)
+        columns = with_presence_drafted(with_distances_drafted(columns, rows), rows)
+    disclosed = _disclosed(look, columns)
+    kept = without_invented(columns, disclosed.hide_missing)
+    if kept != columns:
+        columns = without_dropped_bases(kept)
+        disclosed = _disclosed(look, columns)
     proposed = {each.name: each.do for each in columns}
-    ranked = [each.name for each in columns if each.is_ranked]
-    relative = {each.name: each.relative_to[0] for each in columns if each.relative_to}
-    disclosed = disclosure(rows, look.schema, proposed, ranked, relative)
     warnings = [*unit_warnings(columns, units, unit)] if several or unit is None else []
     better = None
     if unit is not None and several:
@@ -153,6 +156,18 @@ def _inspection(
     }
     asked = frozenset(name for name, is_asked in asks.items() if is_asked)
     return Inspection(columns, disclosed, tuple(warnings), tuple(units), asked, time)
+
+
+def _disclosed(look: Look, columns: Sequence[ColumnReport]) -> Disclosure:
+    """Register sampled rows for trial as it is proposed."""
+    return disclosure(
+        look.rows,
+        look.schema,
+        {each.name: each.do for each in columns},
+        [each.name for each in columns if each.is_ranked],
+        relative={each.name: each.relative_to[0] for each in columns if each.relative_to},
+        present={each.name: each.present_if[0] for each in columns if each.present_if},
+    )
 
 
 def is_unit(report: ColumnReport) -> bool:

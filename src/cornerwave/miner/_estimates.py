@@ -177,9 +177,8 @@ def find_labels(source: Source, columns: Sequence[CopyColumn]) -> dict[str, pa.A
 def _numbers(batch: pa.RecordBatch, column: CopyColumn, at_end: Counter[str]) -> Floats:
     if column.parts:
         return np.asarray(sum(_numbers(batch, part, at_end) for part in column.parts))
-    held = column.held or column.name
-    values = to_floats(batch.column(held), held)
-    if column.away_from:
+    values = to_floats(batch.column(column.source), column.source)
+    if column.away_from is not None:
         values = values - to_floats(batch.column(column.away_from), column.away_from)
     if column.transform == RANK:
         return values

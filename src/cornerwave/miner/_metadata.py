@@ -73,8 +73,8 @@ class CopyColumn:
     scores: int = KNOTS
     knots: tuple[float, ...] = ()
     spread: SameSpread | None = None
-    held: str = ""
-    away_from: str = ""
+    held: str | None = None
+    away_from: str | None = None
     parts: "tuple[CopyColumn, ...]" = ()
 
     @property
@@ -85,8 +85,13 @@ class CopyColumn:
     @property
     def reads(self) -> tuple[str, ...]:
         """The columns of the copy that it is read from."""
-        names = [n for part in self.summands for n in (part.held or part.name, part.away_from) if n]
-        return tuple(dict.fromkeys(names))
+        names = [n for part in self.summands for n in (part.source, part.away_from)]
+        return tuple(dict.fromkeys(name for name in names if name is not None))
+
+    @property
+    def source(self) -> str:
+        """The column of the copy that it, or what it is a distance of, is read from."""
+        return self.name if self.held is None else self.held
 
     @property
     def step(self) -> float:
@@ -248,7 +253,7 @@ def columns_of(
             spread=known.spread if role == PERTURBED else None,
         )
     stated = {name: metadata.column(name).relative_to for name in columns}
-    relative = {name: base for name, base in stated.items() if base and base in columns}
+    relative = {n: base for n, base in stated.items() if base is not None and base in columns}
     return _with_distances(columns, relative) if relative else columns
 
 

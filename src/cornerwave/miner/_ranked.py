@@ -243,7 +243,7 @@ def _drawn_together(part: CopyColumn) -> Callable[[Floats], Floats]:
     if part.spread is not None or not part.noise or len(part.knots) != part.scores:
         return lambda values: values
     scale = Scale(RANK, tuple(zip(part.knots, knot_scores(part.scores), strict=True)))
-    more = part.excess.get(part.held or part.name, 0.0)  # of scores, whose variance is about 1
+    more = part.excess.get(part.source, 0.0)  # of scores, whose variance is about 1
     factor = 1 / math.sqrt(1 + part.noise * (1 + more))
     return lambda values: scale.backward(factor * scale.undone(values))
 

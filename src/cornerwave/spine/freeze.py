@@ -26,6 +26,7 @@ from cornerwave.columns import (
     derived_from_number,
     freeze_categories,
     listed,
+    presence_of,
     ratio_of,
 )
 from cornerwave.errors import ColumnError, SourceError, warn
@@ -110,7 +111,17 @@ def freeze(
         noise_with=linked.noise_with if linked else {},
         spreads=_spreads(moments, shape, surveyor.scales, people),
         derived=tuple(_derived(surveyor, survey, types, categories)),
+        presence=tuple(_presence(schema, survey, categories)),
     )
+
+
+def _presence(
+    schema: Schema, survey: Survey, categories: Sequence[Categories]
+) -> Iterator[Derived]:
+    """Yield beside which values of categories numbers are present. Raises ColumnError."""
+    for name, source in schema.present_if.items():
+        [group] = [each for each in categories if source in each.columns]
+        yield presence_of(name, source, survey.followed.get(name, Followed()), group)
 
 
 def _derived(
@@ -310,6 +321,7 @@ def _shows_missing(
     present = zip(schema.perturbed, survey.moments.present, strict=True)
     numbers = [name for name, count in present if count < survey.moments.rows]
     open_gaps = {name for name in numbers if not schema.column(name).hide_missing}
+    open_gaps |= schema.present_if.keys()
     # a distance is shown added to its base, and so with the gaps of that
     shown = [n for n in schema.perturbed if open_gaps & {*chain(n, schema.relative)}]
     open_ = [each.columns for each in categories if not each.hides_missing]

@@ -93,6 +93,8 @@ class Frozen:
     """How columns follow from others."""
     label_codes: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """Of categories that are labels of a file's numbers, the number of each value of copies."""
+    presence: tuple[Derived, ...] = ()
+    """Beside which values of a category numbers are present."""
     noise_format: int = NOISE_FORMAT
     reading: ReadingSettings | None = None
     """How the cells of the source are spelled: values do not depend on it, reading them does."""
@@ -187,6 +189,7 @@ class Frozen:
         kept.pop("spreads", None)
         kept.pop("derived", None)
         kept.pop("label_codes", None)
+        kept.pop("presence", None)
         del kept["hidden"], kept["joint"], kept["reading"]
         del kept["independent_rows"], kept["few_rows"]
         kept["types"] = [[part.name, type_name(part.type)] for part in self.source_types]
@@ -236,6 +239,7 @@ class Frozen:
             **({"spreads": self.spreads} if self.spreads else {}),
             **({"derived": [each.to_json() for each in self.derived]} if self.derived else {}),
             **({"label_codes": self.label_codes} if self.label_codes else {}),
+            **({"presence": [each.to_json() for each in self.presence]} if self.presence else {}),
             "joint": dict(self.joint.shares),
             "reading": self.reading and self.reading.to_json(),
         }
@@ -282,6 +286,7 @@ class Frozen:
             spreads=tuple((centre, ratio) for centre, ratio in kept.get("spreads", ())),
             derived=tuple(Derived.from_json(each) for each in kept.get("derived", ())),
             label_codes=kept.get("label_codes", {}),
+            presence=tuple(Derived.from_json(each) for each in kept.get("presence", ())),
             noise_format=kept["noise_format"],
             reading=kept["reading"] and ReadingSettings.from_json(kept["reading"]),
         )
@@ -295,7 +300,7 @@ def _family(kept: Kept) -> TableFamily:
     return TableFamily(kept["id"], kept["table"], tuple(kept["tables"]))
 
 
-_LATER = ("follows", "describe", "relative_to")
+_LATER = ("follows", "describe", "relative_to", "present_if")
 """What columns state only where it was chosen: noise hangs on every byte of what is kept."""
 
 

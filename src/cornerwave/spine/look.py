@@ -190,6 +190,7 @@ def _describe_number(
         spread=finish.spread.get(column.name),
         rounded=limits.rounded,
         clipped=limits.clipped,
+        present_if=column.present_if and finish.name_of(column.present_if),
         relative_to=column.relative_to and finish.name_of(column.relative_to),
     )
 

@@ -17,6 +17,7 @@ from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from cornerwave import _core, sizes
 from cornerwave.arrays import Codes, Floats, Ids, Ints, Memory, Words
@@ -444,8 +445,9 @@ class Recipe:
         schema, types = self.frozen.schema, self.frozen.source_types
         gaps = self.frozen.missing
         spread = wanted.finish.drawn_together(schema.perturbed, numbers, self._memory.lend)
+        made = {**shown, **categories}
+        present = {each.column: each for each in self.frozen.presence}
         left = dict(zip(schema.perturbed, self.frozen.unscaled(spread), strict=True))
-        made = dict[str, pa.Array]()
         # x' = b' + d', where d' is a distance from another column and b' that one as it is shown
         for name in [n for n in left if n not in schema.relative] + bases_first(schema.relative):
             values = left[name]
@@ -455,7 +457,9 @@ class Recipe:
             made[name] = wanted.finish.apply(
                 name, values, types.field(name).type, complete=name not in gaps
             )
-        made |= {**shown, **categories}
+            if name in present:  # where the copy's own category lets it be
+                there = present[name].of(made[present[name].source])
+                made[name] = pc.if_else(there, made[name], None)
         # f(the copy's own number or category): nothing that the copy does not show
         made |= {each.column: each.of(made[each.source]) for each in self.frozen.derived}
         arrays = [made[column.name] for column in schema.shown]

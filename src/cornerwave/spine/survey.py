@@ -38,6 +38,7 @@ from cornerwave.columns import (
     Tally,
     check_number,
     distances_in,
+    gaps_beside,
     is_number,
     is_text,
     one_chunk,
@@ -240,6 +241,10 @@ class Surveyor:
             nesting=None if group.nest is None else Nesting.of(group.nest),
             followed={
                 name: self._followed(name, encoded, group) for name, encoded in derived.items()
+            }
+            | {
+                name: gaps_beside(group.encoded[other], self._number(name, group))
+                for name, other in schema.present_if.items()
             },
         )
 
@@ -292,6 +297,10 @@ class Surveyor:
             most=self.joint_rows,
             below=limit,
         )
+
+    def _number(self, name: str, group: Group) -> Floats:
+        """Return a number as it is perturbed, perhaps a distance, but on its own scale."""
+        return np.asarray(group.numbers[self.schema.perturbed.index(name)])
 
     def _plain(self, name: str, group: Group) -> Floats:
         """Return a number as the table has it, and not as a distance."""
