@@ -225,8 +225,8 @@ class Vault:
                 )
         if chosen_in(dataset.frozen.schema) != chosen_in(frozen.schema):
             raise AlreadyRegistered(
-                f"{name!r} is registered already, with another rounding, clipping, type, name or "
-                "description of a column. Say for each release what should differ"
+                f"{name!r} is registered already, with another rounding, clipping, type or name "
+                "of a column, or another description. Say for each release what should differ"
             )
         return dataset
 
