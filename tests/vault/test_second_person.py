@@ -342,6 +342,7 @@ def test_the_commands(tmp_path, monkeypatch, capsys):
         assert run("requests", "--approve", each.id, "--by", "anna") == 2
         assert run("requests", "--approve", each.id, "--privacy", "0.4", "--by", "bea") == 2
         assert run("requests", "--approve", each.id, "--by", "bea") == 0
+        assert f"Approved: {each.what}" in capsys.readouterr().err
     assert run("release", "people", "--to", "ann", "--privacy", "0.3", "--by", "anna") == 0
     assert (tmp_path / "people-ann.parquet").exists()
     capsys.readouterr()

@@ -147,6 +147,8 @@ def release(
 
 def _check_linked(finish: "Finish", edition: int | None, batch: int | None, engine: str) -> None:
     """Raise OutputError for what a copy of linked tables cannot have."""
+    from cornerwave.columns import Finish
+
     if finish != Finish() or edition or batch or engine != "local":
         raise OutputError(
             "linked tables are released whole: --round, --clip, --describe, --edition, --batch and "

@@ -101,5 +101,5 @@ def _advice_for(path: Path) -> Iterator[None]:
         raise
 
 
-_COMMANDS = ("init", "append", "update")
-"""Commands that an error may recommend here as well."""
+_COMMANDS = ("init", "append", "update", "by")
+"""Commands, and the option of this one, that an error may recommend here as well."""

@@ -399,7 +399,7 @@ def requests(
             _check_second_answer(privacy, until, words)
             done = approvals.decide(approve or decline or "", approve=approve is not None)
             then = "; release it again" * bool(done.copies and approve)
-            say(f"{done.state.capitalize()}: {done.what}{then}")
+            say(f"{'Approved' if approve else 'Declined'}: {done.what}{then}")
             return
         _answer(sharing, approve, decline, privacy=privacy, until=until, words=words)
         return
