@@ -186,7 +186,7 @@ def test_a_draft_leaves_out_other_names_of_the_unit_and_is_registered_as_it_is(v
 
 
 def test_a_draft_proposes_the_unit_that_registration_would_name(vault, tmp_path):
-    """A route is called like an identifier, and rows of it agree in a toll: less than a walker's."""
+    """A route is called like an identifier, and its rows agree in a toll: less than a walker's."""
     table = clinic(persons=300, visits=12).drop_columns(["home", "visit", "cost"])
     rng = np.random.default_rng(8)
     route = rng.integers(0, 40, len(table))
