@@ -15,7 +15,7 @@ on the scale of ranks is estimated as normal scores of its ranks, of the table's
     error^2 = sum_u (sum_i of u (e_i^2 - left x_i^2))^2 / (sum_i x_i^2)^2        over persons u
 
 Of many such shares of few persons the least is low by chance. So a share counts as too low if it
-lies below 0.95 of what is stated by more than ALPHA of all of them together allows.
+lies below 0.95 of what is declared by more than ALPHA of all of them together allows.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -37,9 +37,9 @@ ALPHA, HELD = 0.01, 0.95
 
 @dataclass(frozen=True)
 class Share:
-    """What is left of some function of a column, over what the copy states, with its error."""
+    """What is left of some function of a column, over what is declared, with its error."""
 
-    of_stated: float
+    of_declared: float
     error: float
     left: float
     what: str
@@ -87,9 +87,9 @@ class Rows:
 
 
 def too_low(shares: Sequence[Share]) -> list[Share]:
-    """Return what lies below what is stated, beyond chance."""
+    """Return what lies below what is declared, beyond chance."""
     beyond = NormalDist().inv_cdf(1 - ALPHA / max(1, len(shares)))
-    return [each for each in shares if each.of_stated + beyond * each.error < HELD]
+    return [each for each in shares if each.of_declared + beyond * each.error < HELD]
 
 
 def coordinates(table: pa.Table, name: str, about: Mapping[str, Any]) -> Floats:
@@ -178,8 +178,8 @@ def less_time(x: Floats, dummies: Floats, rows: Rows) -> Floats:
 
 
 def shares(truth: pa.Table, shown: pa.Table, stated: Mapping[str, Any]) -> Iterator[Share]:
-    """Yield what is left over what is stated, of each column and function of it."""
-    unit, time = stated["unit"], stated.get("time")
+    """Yield what is left over the privacy of a copy, of each column and function of it."""
+    unit, time, declared = stated["unit"], stated.get("time"), float(stated["privacy"])
     about = {n: c for n, c in stated["columns"].items() if c.get("hidden") is not None}
     codes = np.unique(np.array([str(v) for v in truth[unit].to_pylist()]), return_inverse=True)[1]
     when: Floats = np.zeros(len(codes)) if time is None else ranks(truth[time])
@@ -225,7 +225,7 @@ def shares(truth: pa.Table, shown: pa.Table, stated: Mapping[str, Any]) -> Itera
                     by_person = np.bincount(rows.of[known], left - hidden * all_)
                     error = float(np.sqrt((by_person**2).sum())) / total
                     what = f"{kind} of {name}{' in time' * ordered}"
-                    yield Share(hidden / column["hidden"], error / column["hidden"], hidden, what)
+                    yield Share(hidden / declared, error / declared, hidden, what)
 
 
 def targets(X: Floats, rows: Rows, dummies: Floats, role: str) -> Iterator[tuple[str, Floats]]:

@@ -8,7 +8,7 @@ Each is inspected, registered by the draft, released at 0.5 and 0.8 (or the high
 has below), audited, reported, and asked by a recipient. Then an attack that shares nothing
 with the product (`panel_attack`) estimates values, means and changes from each copy. A line of a
 table is printed for each: the steps that failed, the audits' verdicts, and the least share of what
-a copy states that is left, with its standard error.
+a copy declares that is left, with its standard error.
 
 What a draft leaves to the owner, as it may name someone, is dropped, and counted. Of large panels
 some persons are taken, so that at most MOST_ROWS rows are left.
@@ -215,12 +215,12 @@ def _attacked(
 
 def _least(every: Sequence[Share]) -> str:
     """Return the least share, of how many, and what it is of."""
-    least = min(every, key=lambda each: each.of_stated, default=None)
+    least = min(every, key=lambda each: each.of_declared, default=None)
     return "no shares" if least is None else f"{_said(least)}, of {len(every)}"
 
 
 def _said(share: Share) -> str:
-    return f"{share.of_stated:.2f} ± {share.error:.2f} ({share.what})"
+    return f"{share.of_declared:.2f} ± {share.error:.2f} ({share.what})"
 
 
 def frame(name: str) -> pd.DataFrame:
@@ -265,7 +265,7 @@ def _flights(folder: Path) -> dict[str, Path]:
 
 
 HEAD = """\
-| panel | persons, rows | to decide | privacy | noise | audit | left of stated at 0.5 | at 0.8 |
+| panel | persons, rows | to decide | privacy | noise | audit | left of declared at 0.5 | at 0.8 |
 |---|---|---|---|---|---|---|---|"""
 
 
