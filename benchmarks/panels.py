@@ -5,7 +5,7 @@
     python benchmarks/panels.py --draw                     which ten are drawn, and how
 
 Each is inspected, registered by the draft, released at 0.5 and 0.8 (or the highest privacy that it
-has below), audited, reported, and asked by a recipient. Then an attack that shares nothing
+has below these), audited, reported, and asked by a recipient. Then an attack that shares nothing
 with the product (`panel_attack`) estimates values, means and changes from each copy. A line of a
 table is printed for each: the steps that failed, the audits' verdicts, and the least share of what
 a copy declares that is left, with its standard error.
@@ -137,7 +137,7 @@ def _walk(found: Walk, tables: Mapping[str, Path], folder: Path) -> None:
     found.time = next((t for each in frozen.values() if (t := each.schema.time)), None)
     highest = min(each.hidden.highest for each in frozen.values())
     copies = []
-    for name, privacy in (("a", 0.5), ("b", min(0.8, highest))):
+    for name, privacy in (("a", min(0.5, highest)), ("b", min(0.8, highest))):
         copies.append(folder / f"{name}{'.zip' if linked else '.csv'}")
         to = ("--to", name, "--privacy", privacy, "--out", copies[-1])
         found.privacy[name] = privacy
