@@ -181,7 +181,7 @@ def _registered(dataset: "Dataset", done: str) -> Iterator[str]:
     from cornerwave.columns import chosen_in, listed
 
     frozen = dataset.frozen
-    key, pseudonym = frozen.schema.key, frozen.schema.pseudonym
+    key, pseudonym, presence = frozen.schema.key, frozen.schema.pseudonym, frozen.schema.present_if
     yield f"{done} {dataset.name}: {frozen.rows:,} rows"
     for what, groups in (
         ("perturbed", [(name,) for name in frozen.schema.perturbed]),
@@ -191,7 +191,11 @@ def _registered(dataset: "Dataset", done: str) -> Iterator[str]:
         ("released unchanged", [(name,) for name in frozen.schema.kept]),
         ("key, a pseudonym in copies", [(pseudonym,)] if pseudonym else []),
         ("key, released unchanged", [(n,) for n in frozen.schema.unchanged if n == key]),
-        ("missing values stay missing", [(name,) for name in frozen.missing]),
+        ("missing values stay missing", [(n,) for n in frozen.missing if n not in presence]),
+        (
+            "present just where a category lets it be",
+            [(f"{n} by {of}",) for n, of in presence.items()],
+        ),
     ):
         if groups:
             yield f"  {what}: {listed(['+'.join(map(spelled, group)) for group in groups], str)}"
