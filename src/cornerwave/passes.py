@@ -7,15 +7,17 @@
 A block is some rows of whatever is looked at: of a table, or of a source and its copies.
 """
 
+import sys
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import copy_context
-from typing import Generic, Protocol, Self, TypeVar
+from functools import lru_cache
+from typing import Any, Generic, Protocol, Self, TypeVar
 
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from cornerwave.noise import available_threads
 
@@ -129,9 +131,25 @@ def in_threads(
             yield under_way.popleft().result()
 
     # more threads of BLAS than one for each of ours would wait for each other, busily
-    with threadpool_limits(limits=1, user_api="blas"), ThreadPoolExecutor(count) as pool:
+    with one_thread("blas"), ThreadPoolExecutor(count) as pool:
         try:
             yield results()
         finally:
             for waiting in under_way:
                 waiting.cancel()
+
+
+def one_thread(of: str | None = None) -> AbstractContextManager[Any]:
+    """Give libraries of a kind ("blas", "openmp"; by default all) one thread each for a while."""
+    loaded = sum(name.startswith(_WITH_LIBRARIES) for name in list(sys.modules))
+    limited: AbstractContextManager[Any] = _libraries(loaded).limit(limits=1, user_api=of)
+    return limited
+
+
+_WITH_LIBRARIES = ("numpy.", "scipy.", "sklearn.")
+
+
+@lru_cache(maxsize=1)
+def _libraries(loaded: int) -> ThreadpoolController:
+    """Return the libraries that have threads. Looking for them takes as long as a small table."""
+    return ThreadpoolController()

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from cornerwave.arrays import Flags, Floats, Ints
+from cornerwave.passes import one_thread
 
 FOLDS = 4
 PENALTIES = 10.0 ** np.arange(-9, 3)
@@ -180,7 +181,6 @@ def boost(numbers: Floats, codes: Sequence[Any], t: Floats, present: Flags, part
     `t` is not `present` in are estimated too.
     """
     from sklearn.ensemble import HistGradientBoostingRegressor
-    from threadpoolctl import threadpool_limits
 
     estimates = np.full(len(t), float(t[present].mean()))
     for f in np.unique(part):
@@ -195,7 +195,7 @@ def boost(numbers: Floats, codes: Sequence[Any], t: Floats, present: Flags, part
         model = HistGradientBoostingRegressor(
             max_iter=40, learning_rate=0.25, max_leaf_nodes=16, early_stopping=False
         )
-        with threadpool_limits(1):  # small trees: several threads wait for each other
+        with one_thread():  # small trees: several threads wait for each other
             estimates[wanted] = model.fit(features[rows], t[rows]).predict(features[wanted])
     return estimates
 

@@ -13,6 +13,7 @@ from math import sqrt
 import numpy as np
 
 from cornerwave.arrays import Floats, Ints
+from cornerwave.passes import one_thread
 from cornerwave.privacy._anova import FOLDS, GroupMeans, within
 from cornerwave.privacy._open_columns import (
     MOST_KNOTS,
@@ -175,7 +176,6 @@ def _less_boosted(left: Floats, features: Sequence[OpenColumn], folds: Ints) -> 
     Those of which few trees over few rows seem to predict something.
     """
     from sklearn.ensemble import HistGradientBoostingRegressor
-    from threadpoolctl import threadpool_limits
 
     kinds = [each.numbers is None or each.values <= MOST_KNOTS for each in features]
     X = np.column_stack(
@@ -196,7 +196,7 @@ def _less_boosted(left: Floats, features: Sequence[OpenColumn], folds: Ints) -> 
             categorical_features=kinds,
             random_state=0,
         )
-        with threadpool_limits(limits=1):  # several would wait for each other on a busy machine
+        with one_thread():  # several would wait for each other on a busy machine
             return np.asarray(row[score] - model.fit(X[fit], row[fit]).predict(X[score]))
 
     rows = np.arange(left.shape[1])
