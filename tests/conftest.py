@@ -3,6 +3,7 @@
 import hashlib
 import os
 import sqlite3
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -127,9 +128,15 @@ LONG_ON_POSTGRESQL = {"test_crash", "test_concurrency", "test_processes", "test_
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    cases = Counter[str]()
     for item in items:
         if "postgresql" in item.name and item.path.stem in LONG_ON_POSTGRESQL:
             item.add_marker(pytest.mark.slow)
+        if first := item.get_closest_marker("first"):
+            of = item.nodeid.partition("[")[0]
+            cases[of] += 1
+            if cases[of] > first.args[0]:
+                item.add_marker(pytest.mark.slow)
     # the longest of all first, or it runs alone at the end
     items.sort(key=lambda item: item.path.stem != "test_docs")
 

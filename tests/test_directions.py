@@ -43,6 +43,7 @@ def with_gaps(X, share, rng):
 
 @pytest.mark.filterwarnings("ignore::cornerwave.errors.CornerwaveWarning")
 @pytest.mark.parametrize("rows", [300, 3000])
+@pytest.mark.first(1)
 def test_a_total_with_gaps_hides_in_complete_and_incomplete_rows(rows):
     noise = Level.of(privacy=PRIVACY).noise
     worst_complete, worst_any, worst_clipped = 1.0, 1.0, 1.0

@@ -57,6 +57,7 @@ def race(home, works):
 
 
 @pytest.mark.parametrize("kinds", [["append"] * RIVALS, ["update"] * RIVALS, ["append", "update"]])
+@pytest.mark.first(3)
 def test_one_of_several_at_once_is_the_next_edition(home, tmp_path, kinds):
     sources = [{"append": batch, "update": edition}[k](n, tmp_path) for n, k in enumerate(kinds)]
     works = [

@@ -168,6 +168,7 @@ def test_a_coalition_has_the_privacy_of_its_best_copy(tmp_path, source):
 
 
 @pytest.mark.parametrize("choices", [{}, {"uniform": ["grade"]}])
+@pytest.mark.first(1)
 def test_independent_noise_hides_what_an_adversary_measures(tmp_path, source, choices):
     """Vaults of other keys have independent noise: what their copies hide is what is said."""
     held = {"a": Level.of(privacy=0.5), "b": Level.of(privacy=0.5), "c": Level.of(privacy=0.7)}

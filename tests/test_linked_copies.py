@@ -98,6 +98,7 @@ def test_a_table_by_itself_states_no_family(tmp_path):
         LinkedCopy.open(tmp_path / "vault")
 
 
+@pytest.mark.first(1)
 def test_a_folder_an_archive_and_a_database_are_the_same(world):
     folder, *_ = world
     opened = [LinkedCopy.open(folder / name) for name in ("copy", "copy.zip", "copy.duckdb")]

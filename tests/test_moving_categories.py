@@ -278,6 +278,7 @@ def test_a_rule_is_told_however_rare_the_values():
 
 
 @pytest.mark.parametrize("clock", ["cell", "value"])
+@pytest.mark.first(1)
 def test_an_advancing_category_reveals_no_more_of_a_number(vault, monkeypatch, clock):
     """A grade explains 90 % of a number that stays: all copies leave what one leaves."""
     if clock == "value":  # the negative control

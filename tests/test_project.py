@@ -509,6 +509,7 @@ def test_a_linked_table_gets_an_edition(project):
         ("cornerwave.toml", 'round = ["age"]', 'round = ["id"]', "only perturbed numbers"),
     ],
 )  # fmt: skip
+@pytest.mark.first(6)
 def test_what_differs_and_cannot_be_changed(project, untouched, file, old, new, says):
     edited(project, old, new, file=file)
     with untouched(), pytest.raises(ProjectError, match="nothing was changed"):

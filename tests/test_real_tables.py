@@ -436,6 +436,7 @@ def test_a_category_column_is_registered_once(vault):
 
 
 @pytest.mark.parametrize("column", ["city", "member", "grade", "district", "born", "wage"])
+@pytest.mark.first(3)
 def test_one_changed_cell_refuses_the_release(vault, tmp_path, column):
     table = mixed()
     vault.register("people", table, **CHOICES, few_rows=True)
@@ -666,6 +667,7 @@ def test_two_columns_of_one_name_are_named(run, tmp_path):
         (["--round", "nobody"], "only perturbed numbers"),
     ],
 )
+@pytest.mark.first(6)
 def test_what_cannot_be_finished_is_refused_and_leaves_no_trace(run, tmp_path, options, words):
     papq.write_table(adult(), "adult.parquet")
     assert run("register", "adult", "adult.parquet", "--few-rows")[0] == 0

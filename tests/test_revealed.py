@@ -107,6 +107,7 @@ LEAKS = [kept_group, kept_rare_groups, kept_place, kept_age]
 
 
 @pytest.mark.parametrize("leak", LEAKS, ids=lambda leak: leak.__name__)
+@pytest.mark.first(2)
 def test_a_kept_column_that_reveals_another_is_refused_by_name(tmp_path, leak):
     table, column, kept, predictors = leak(np.random.default_rng(1))
     dataset = registered(tmp_path / "v", table, keep=kept)
@@ -124,6 +125,7 @@ def test_a_kept_column_that_reveals_another_is_refused_by_name(tmp_path, leak):
 
 
 @pytest.mark.parametrize("leak", LEAKS, ids=lambda leak: leak.__name__)
+@pytest.mark.first(2)
 def test_a_kept_column_in_another_order_reveals_nothing(tmp_path, leak):
     table, column, kept, _ = leak(np.random.default_rng(1))
     shuffled = np.random.default_rng(2).permutation(ROWS)
@@ -397,6 +399,7 @@ PARTS = [
 
 
 @pytest.mark.parametrize("leak", PARTS, ids=lambda leak: leak.__name__)
+@pytest.mark.first(3)
 def test_a_part_of_a_kept_column_that_reveals_another_is_refused_by_name(tmp_path, leak):
     values, x, named = leak(np.random.default_rng(11))
     dataset = registered(tmp_path / "v", pa.table({"t": values, "x": x}), keep=["t"])
@@ -456,6 +459,7 @@ def wave_of_a_sum(rng):
     [table_of_three, octants, map_of_each_type, wave_of_a_sum],
     ids=lambda leak: leak.__name__,
 )
+@pytest.mark.first(2)
 def test_what_three_and_more_kept_columns_reveal_together_is_found(leak):
     features, x, truth = leak(np.random.default_rng(14))
     # the share is measured up to sqrt(2 / n) = 0.013 of itself; a fit leaves some of it

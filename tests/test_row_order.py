@@ -62,6 +62,7 @@ ORDERS = {
 
 @pytest.mark.parametrize("name", ORDERS)
 @pytest.mark.parametrize("seed", range(3))
+@pytest.mark.first(9)
 def test_an_order_that_tells_a_number_is_seen_and_a_random_one_is_not(name, seed):
     random = np.random.default_rng(seed)
     for rows in (1000, 10_000):
@@ -112,6 +113,7 @@ def test_few_rows_are_told_by_their_order_only_if_they_are_sorted():
     assert told({"x": np.repeat(["x", "y"], 15)}, numbers=(), categories=["x"])
 
 
+@pytest.mark.slow
 def test_chance_is_bounded_by_alpha(monkeypatch):
     """At ALPHA = 0.05 no more tables are told by chance than that, and sorted ones all are."""
     monkeypatch.setattr("cornerwave.privacy._row_order.ALPHA", 0.05)

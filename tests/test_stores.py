@@ -378,7 +378,7 @@ def test_a_dictionary_lies_beside_a_copy_in_s3(dataset, bucket, tmp_path, ending
 
 def test_outputs_that_cannot_be_are_refused(dataset, bucket):
     release = dataset.release(to="a", privacy=0.5)
-    for place in ("https://localhost/x.csv", bucket.address("x.xlsx"), "s3://no-such-bucket/x.csv"):
+    for place in ("https://localhost/x.csv", bucket.address("x.pdf"), "s3://no-such-bucket/x.csv"):
         with pytest.raises(OutputError):
             release.write(place)
     with pytest.raises(OutputError, match="registered table itself"):

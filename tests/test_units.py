@@ -79,6 +79,7 @@ NOISY = ["height", "sex", "weight", "cost"]
 
 
 @pytest.mark.parametrize("way", WAYS)
+@pytest.mark.first(3)
 def test_rows_of_a_person_are_refused_with_what_they_give_away(vault, untouched, way):
     names, choices = WAYS[way]
     table = visits().select([*names, *NOISY])

@@ -396,6 +396,7 @@ class TestRefusals:
     @pytest.mark.parametrize("mixed", [False, True])
     @pytest.mark.parametrize("values", ["equal", "other", "those of before"])
     @pytest.mark.parametrize("row", [7, 10, -1], ids=["stayed", "changed", "came"])
+    @pytest.mark.first(4)
     def test_a_key_twice(self, dataset, untouched, mixed, values, row):
         again = SECOND.slice(row % SECOND.num_rows, 1)
         if values == "other":
@@ -502,6 +503,7 @@ def test_changed_rows_are_kept_as_they_are():
 @pytest.mark.parametrize("at_once", [-1, 100, 1 << 18])  # -1: also the last bucket ends a part
 @pytest.mark.parametrize("held", [0, 1 << 16, 1 << 28])
 @pytest.mark.parametrize("order", ["the same", "shuffled", "odd ones later"])
+@pytest.mark.first(6)
 def test_all_differences_are_found_in_any_order(vault, at_a_time, tmp_path, at_once, held, order):
     """Against the rows themselves, taken by their places."""
     from cornerwave.engines import BatchSurveyor, batch_order

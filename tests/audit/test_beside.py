@@ -88,6 +88,7 @@ def those(names: Iterable[str]) -> list[Any]:
 
 
 @pytest.mark.parametrize("name", those(LEAKS))
+@pytest.mark.first(3)
 def test_the_audit_names_what_a_column_without_noise_reveals(tmp_path: Path, name: str) -> None:
     leak = LEAKS[name]
     judge(leak, *attacked(tmp_path, leak, leak.quick))
@@ -101,6 +102,7 @@ def test_it_does_so_in_tables_of_the_size_that_was_attacked(tmp_path: Path, name
 
 
 @pytest.mark.parametrize("name", those([*PARTS, *TOGETHER]))
+@pytest.mark.first(3)
 def test_it_names_the_part_of_a_column_or_the_columns_that_reveal_most(
     tmp_path: Path, name: str
 ) -> None:
@@ -170,6 +172,7 @@ def test_weights_may_depend_on_which_cells_are_missing(tmp_path: Path) -> None:
         (2, True, "rows mirrored around row 4,000.5"),
     ],
 )
+@pytest.mark.first(1)
 def test_rows_that_belong_together_far_apart_in_the_file(
     tmp_path: Path, waves: int, back: bool, named: str
 ) -> None:

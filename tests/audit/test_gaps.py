@@ -97,6 +97,7 @@ def test_honest_copies_of_a_table_without_a_complete_row_pass(seed: int) -> None
 
 
 @pytest.mark.parametrize("check", BROKEN)
+@pytest.mark.first(1)
 def test_what_is_broken_in_incomplete_rows_is_found(check: str) -> None:
     X = gapped(6000, 7)
     X[~np.isnan(X).any(axis=1), 0] = np.nan

@@ -52,6 +52,7 @@ CASES = {
 
 
 @pytest.mark.parametrize(("rows", "counts"), CASES.values(), ids=CASES.keys())
+@pytest.mark.first(1)
 def test_few_rows_of_a_value_hide_no_scheme_and_blame_no_path(rows, counts):
     """Ten honest audits: at ALPHA an alarm in any has a probability of 0.03."""
     for seed in range(10):

@@ -30,6 +30,7 @@ def name_of(leak: Any) -> str:
 
 
 @pytest.mark.parametrize(("leak", "check"), LEAKS.items(), ids=name_of)
+@pytest.mark.first(8)
 def test_a_leak_is_found(leak: Any, check: str) -> None:
     assert check in faults(audit(*leak(ROWS, 1)))
 
@@ -43,6 +44,7 @@ def test_a_leak_is_found_every_time_and_in_long_tables(leak: Any, check: str, ro
 
 
 @pytest.mark.parametrize("kind", one_now(KINDS, *list(KINDS)[::6]))
+@pytest.mark.first(2)
 def test_honest_copies_of_any_kind_pass(tmp_path: Path, kind: str) -> None:
     """The control: known copies, so that chance is drawn once and for all."""
     found = audit(*KINDS[kind](tmp_path / "one", 0))
@@ -91,6 +93,7 @@ def test_noise_of_the_right_size_and_the_wrong_shape_breaks_the_promise(tmp_path
 
 
 @pytest.mark.parametrize("pairs", [True, False], ids=["K of pairs", "a direction without noise"])
+@pytest.mark.first(1)
 def test_the_promise_is_measured_in_complete_rows(tmp_path: Path, pairs: bool) -> None:
     """K itself may have lost a direction; what complete rows hide does not depend on it."""
     X = gaussian(ROWS)

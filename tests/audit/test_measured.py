@@ -135,6 +135,7 @@ def test_noise_where_the_table_has_no_variance_filters_out() -> None:
 
 
 @pytest.mark.parametrize("follows", ["the sum", "twice", "both"])
+@pytest.mark.first(1)
 def test_rounding_of_columns_that_follow_from_others_is_not_noise_of_another_shape(
     follows: str,
 ) -> None:
@@ -322,6 +323,7 @@ SCALES = {
 
 
 @pytest.mark.parametrize(("choices", "finish", "words"), SCALES.values(), ids=SCALES.keys())
+@pytest.mark.first(2)
 def test_columns_on_other_scales_are_cleared_or_left_out(
     tmp_path: Path, choices: dict, finish: dict, words: list[str]
 ) -> None:
@@ -409,6 +411,7 @@ def with_category(X: np.ndarray, codes: np.ndarray) -> pa.Table:
 
 
 @pytest.mark.parametrize("honest", [True, False])
+@pytest.mark.first(1)
 def test_categories_are_judged_beside_numbers(honest: bool) -> None:
     """The negative control shares one uniform number and one replacement per cell."""
     rng = np.random.default_rng(8)

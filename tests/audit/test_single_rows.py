@@ -174,6 +174,7 @@ def test_what_cannot_be_seen_is_said_in_the_verdict():
     assert leak in coarse.unseen
 
 
+@pytest.mark.slow
 def test_turned_noise_is_seen_through_some_rounding():
     rng, rows = RNG(7), 20_000
     X = gaussian(rows, 7)

@@ -185,6 +185,7 @@ def test_what_stands_in_for_hidden_gaps_far_from_the_values_gets_its_noise(
 
 @pytest.mark.filterwarnings("ignore:privacy 0.5 is close:cornerwave.errors.CornerwaveWarning")
 @pytest.mark.parametrize("teller", TELLS)
+@pytest.mark.first(1)
 def test_what_tells_a_number_breaks_the_promise_of_the_old_scheme_not_ours(
     tmp_path: Path, teller: str
 ) -> None:

@@ -154,6 +154,7 @@ RUNS = [PARTS[name].run for name in PARTS if name not in ("fig4", "fig5", "beyon
 
 
 @pytest.mark.parametrize("columns", [1, 3])
+@pytest.mark.first(1)
 def test_every_part_takes_any_number_of_columns(columns, setting):
     rows = np.random.default_rng(1).gamma(2.0, size=(1_000, columns))
     own = InputTable("own", tuple("abc"[:columns]), ("",) * columns, rows)

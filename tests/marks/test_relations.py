@@ -147,6 +147,7 @@ def found(change, way, rows=ROWS, seed=0):
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("change", COMPUTED.values(), ids=COMPUTED.keys())
+@pytest.mark.first(10)
 def test_what_is_computed_from_a_table_is_recognised(change, way):
     assert found(change, way)
 

@@ -42,12 +42,14 @@ def repeated_or_related(new, old):
 
 @pytest.mark.parametrize("rows", SIZES)
 @pytest.mark.parametrize("pair", REPEATED.values(), ids=REPEATED.keys())
+@pytest.mark.first(25)
 def test_one_table_twice_is_recognised(pair, rows):
     assert found(pair, rows)
 
 
 @pytest.mark.parametrize("rows", SIZES)
 @pytest.mark.parametrize("pair", HONEST.values(), ids=HONEST.keys())
+@pytest.mark.first(25)
 def test_honest_tables_are_not(pair, rows):
     assert found(pair, rows, compare=repeated_or_related) is None
 
@@ -75,6 +77,7 @@ class TestThroughTheVault:
         return vault.register("second", second, **others, **choices, few_rows=True)
 
     @pytest.mark.parametrize("pair", REPEATED.values(), ids=REPEATED.keys())
+    @pytest.mark.first(10)
     def test_one_table_twice_is_refused(self, vault, pair):
         with pytest.raises(AlreadyRegistered, match=r"'first'.*elease from"):
             self.register(vault, pair)
@@ -82,6 +85,7 @@ class TestThroughTheVault:
 
     @pytest.mark.filterwarnings("ignore::cornerwave.errors.CornerwaveWarning")
     @pytest.mark.parametrize("pair", HONEST.values(), ids=HONEST.keys())
+    @pytest.mark.first(10)
     def test_honest_tables_are_registered(self, vault, pair):
         self.register(vault, pair, keep_order=True)
 

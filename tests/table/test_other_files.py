@@ -142,6 +142,7 @@ def write_stat(path, frame):
 class TestStatFiles:
     @pytest.mark.parametrize("ending", [".sav", ".zsav", ".dta", ".xpt"])
     @pytest.mark.parametrize("cells", [1 << 10, 1 << 19])
+    @pytest.mark.first(4)
     def test_they_give_the_same_values(self, tmp_path, at_a_time, ending, cells):
         at_a_time(STATISTICS_CELLS=cells, STATISTICS_ROWS=64)
         frame = people()
