@@ -841,6 +841,7 @@ cornerwave.cli.main()
         pytest.param("cornerwave.vault:Vault.open", "ValueError", marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.first(1)
 def test_a_fault_tells_its_place_and_nothing_else(registered, tmp_path, seam, error):
     before = state(tmp_path)
     secret = (tmp_path / ".cornerwave" / "key").read_text().split(":")[1].strip()

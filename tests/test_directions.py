@@ -76,6 +76,7 @@ def clipped(K):
 
 
 @pytest.mark.filterwarnings("ignore::cornerwave.errors.CornerwaveWarning")
+@pytest.mark.slow
 def test_many_correlated_columns_with_gaps():
     """24 columns of AR(0.95), a fifth missing, 500 rows: hardly a row is complete."""
     noise = Level.of(privacy=0.99).noise

@@ -80,6 +80,7 @@ def crash_everywhere(backup, tmp_path, what, every):
 @pytest.mark.parametrize(
     "ledger_place", ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)], indirect=True
 )
+@pytest.mark.first(1)
 def test_an_edition_killed_anywhere_is_there_or_not(backup, tmp_path, what, every):
     copy_tree(backup, tmp_path / "uninterrupted")
     right = opened(tmp_path / "uninterrupted")

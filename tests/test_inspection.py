@@ -309,6 +309,7 @@ def test_numbers_that_may_say_that_there_is_no_value(tmp_path, values, code):
                                               "there is no value: 20 cells"])  # fmt: skip
 
 
+@pytest.mark.slow
 def test_gaps_that_tell_too_much_are_drafted_as_hidden():
     rng = np.random.default_rng(4)
     week, rows = rng.integers(1, 53, 600), 600

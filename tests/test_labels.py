@@ -164,6 +164,7 @@ class TestFilesWithLabels:
 
 
 @pytest.mark.usefixtures("study")
+@pytest.mark.slow
 def test_the_command_line_and_the_pages(run, tmp_path):  # noqa: F811
     assert run("init").code == 0
     assert run("inspect", "study.sav", "--out", "s.toml").code == 0

@@ -272,6 +272,7 @@ def test_a_duckdb_file_has_all_tables(registered, tmp_path):
     assert joined == len(tables["visits"])
 
 
+@pytest.mark.slow
 def test_a_schema_of_postgresql_has_all_tables_or_none(registered, postgresql_server, tmp_path):
     _, vault, linked, tables = registered
     where = postgresql_server.fresh()

@@ -75,6 +75,7 @@ def world(request, tmp_path_factory):
     return folder, patients, visits, dataset
 
 
+@pytest.mark.first(1)
 def test_a_copy_states_its_family(world):
     folder, _, _, dataset = world
     stated = {t: read_metadata(folder / "copy" / f"{t}.parquet") for t in dataset}
@@ -334,6 +335,7 @@ def test_an_audit_of_linked_tables_is_clean(run):
     assert "p.csv is not a folder, a .zip" in run("audit", "clinic", "p.csv", code=2)
 
 
+@pytest.mark.slow
 def test_linked_copies_are_audited_from_files_alone(places, tmp_path, monkeypatch, capfd):
     for name in ("p.csv", "v.parquet", "ann.zip"):
         shutil.copy(places / name, tmp_path)

@@ -166,6 +166,7 @@ def test_columns_that_say_the_same_count_once():
     assert (weights.tolist(), spread.tolist()) == ([[1.0]], [[0.0]])
 
 
+@pytest.mark.slow
 def test_bit_identical_on_all_processors():
     assert same_lines_of(REPORT)
 

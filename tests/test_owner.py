@@ -249,6 +249,7 @@ class TestFiles:
             made.append(dataset.release(to="a", privacy=0.3).write(out).read_bytes())
         assert len(set(made)) == 1
 
+    @pytest.mark.slow
     def test_a_new_process_makes_the_same_bytes(self, vault, people, tmp_path):
         pa.parquet.write_table(people, tmp_path / "people.parquet")
         dataset = vault.register("people", tmp_path / "people.parquet", key="id", few_rows=True)

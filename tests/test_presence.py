@@ -109,6 +109,7 @@ def test_values_of_rows_that_had_none_look_like_the_others(released):
         assert abs(shares[0] - shares[1]) < limit + 0.05  # the ages of both differ a little
 
 
+@pytest.mark.slow
 def test_an_audit_agrees_and_finds_gaps_that_are_the_tables(released, tmp_path):
     _, paths = released
     truth = offenders()

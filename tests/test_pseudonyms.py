@@ -374,6 +374,7 @@ def test_copies_align_with_each_other_by_their_pseudonyms(released):
     assert found.exit_code == 0, found.output
 
 
+@pytest.mark.slow
 def test_the_owner_audits_by_the_key_through_the_vault_and_nobody_else_does(released):
     papq.write_table(mixed(papq.read_table("people.parquet"), seed=9), "moved.parquet")
     by_key = ("audit", "moved.parquet", "low.parquet", "high.parquet", "--key", "id")

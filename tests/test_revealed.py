@@ -107,7 +107,7 @@ LEAKS = [kept_group, kept_rare_groups, kept_place, kept_age]
 
 
 @pytest.mark.parametrize("leak", LEAKS, ids=lambda leak: leak.__name__)
-@pytest.mark.first(2)
+@pytest.mark.first(1)
 def test_a_kept_column_that_reveals_another_is_refused_by_name(tmp_path, leak):
     table, column, kept, predictors = leak(np.random.default_rng(1))
     dataset = registered(tmp_path / "v", table, keep=kept)
@@ -399,7 +399,7 @@ PARTS = [
 
 
 @pytest.mark.parametrize("leak", PARTS, ids=lambda leak: leak.__name__)
-@pytest.mark.first(3)
+@pytest.mark.first(2)
 def test_a_part_of_a_kept_column_that_reveals_another_is_refused_by_name(tmp_path, leak):
     values, x, named = leak(np.random.default_rng(11))
     dataset = registered(tmp_path / "v", pa.table({"t": values, "x": x}), keep=["t"])
@@ -510,6 +510,7 @@ def directions_by_value(rng):
 @pytest.mark.parametrize(
     "leak", [spread_by_value, directions_by_value], ids=lambda leak: leak.__name__
 )
+@pytest.mark.first(1)
 def test_many_kept_values_may_decide_how_numbers_vary(tmp_path, leak):
     k, columns = leak(np.random.default_rng(18))
     table = pa.table({"k": [f"v{i}" for i in k], **columns})

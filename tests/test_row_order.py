@@ -188,6 +188,7 @@ def test_the_order_is_part_of_the_identity(by_wage):
     assert ids["shuffle"] != ids["keep_order"]
 
 
+@pytest.mark.slow
 def test_a_released_column_that_gives_the_order_back_is_named(vault, by_wage):
     numbered = by_wage.append_column("id", pa.array([f"p{row:06}" for row in range(ROWS)]))
     with pytest.warns(CornerwaveWarning, match="'id' is released unchanged, and rows sorted by it"):
@@ -395,6 +396,7 @@ def test_many_kinds_of_columns_are_shuffled_whole(vault):
 # --- audit --------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_audit_fails_copies_whose_order_tells_a_column(by_wage):
     numbers = by_wage.select(["age", "wage"])
     X = np.array([numbers["age"].to_numpy(), numbers["wage"].to_numpy()], dtype=float)

@@ -282,6 +282,7 @@ def small_parts(at_a_time, monkeypatch):
 
 @pytest.mark.parametrize("ending", ["parquet", "csv", *slowly("arrow", "csv.gz")])
 @pytest.mark.usefixtures("small_parts")
+@pytest.mark.first(1)
 def test_a_copy_in_s3_has_the_bytes_of_one_on_disk(dataset, bucket, ending, tmp_path):
     release = dataset.release(to="partner", privacy=0.5)
     place = release.write(bucket.address(f"out/copy.{ending}"))

@@ -351,6 +351,7 @@ class TestReaders:
         assert "edition 3" in external
         assert "appended" not in external  # what came and changed is for the owner
 
+    @pytest.mark.slow
     def test_an_audit_takes_one_edition(self, dataset, tmp_path):
         papq.write_table(FIRST, tmp_path / "first.parquet")
         papq.write_table(changed(FIRST), tmp_path / "second.parquet")

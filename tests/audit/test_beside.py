@@ -88,7 +88,7 @@ def those(names: Iterable[str]) -> list[Any]:
 
 
 @pytest.mark.parametrize("name", those(LEAKS))
-@pytest.mark.first(3)
+@pytest.mark.first(2)
 def test_the_audit_names_what_a_column_without_noise_reveals(tmp_path: Path, name: str) -> None:
     leak = LEAKS[name]
     judge(leak, *attacked(tmp_path, leak, leak.quick))
@@ -102,7 +102,7 @@ def test_it_does_so_in_tables_of_the_size_that_was_attacked(tmp_path: Path, name
 
 
 @pytest.mark.parametrize("name", those([*PARTS, *TOGETHER]))
-@pytest.mark.first(3)
+@pytest.mark.first(2)
 def test_it_names_the_part_of_a_column_or_the_columns_that_reveal_most(
     tmp_path: Path, name: str
 ) -> None:

@@ -87,6 +87,7 @@ BROKEN: dict[str, Callable[[np.ndarray, int], list[np.ndarray]]] = {
 
 
 @pytest.mark.parametrize("seed", one_now(range(3)))
+@pytest.mark.slow
 def test_honest_copies_of_a_table_without_a_complete_row_pass(seed: int) -> None:
     X = gapped(3000, seed, share=0.6)
     found = audit(frame(X), [frame(copy) for copy in honest(X, seed)])
@@ -155,6 +156,7 @@ def test_what_was_not_tested_is_in_the_first_line(tmp_path: Path) -> None:
     assert not audit(tmp_path / "s.parquet", [tmp_path / "kept.parquet"]).untested
 
 
+@pytest.mark.slow
 def test_a_table_wider_than_it_has_rows_to_fit_is_tested(tmp_path: Path) -> None:
     """150 rows of 25 numbers with gaps: one weight for each copy, and the closest columns."""
     rng = np.random.default_rng(4)

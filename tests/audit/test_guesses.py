@@ -138,6 +138,7 @@ def test_the_source_itself_is_no_copy():
     assert [check.copies for check in beside.faults] == [(1,)]
 
 
+@pytest.mark.slow
 def test_a_constant_category_and_an_identifier_are_named():
     source, copies = tables(ours, 8, rows=70_000)
     extra = {"same": pa.array(["x"] * 70_000), "id": pa.array([f"p{i}" for i in range(70_000)])}

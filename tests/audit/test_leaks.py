@@ -30,7 +30,7 @@ def name_of(leak: Any) -> str:
 
 
 @pytest.mark.parametrize(("leak", "check"), LEAKS.items(), ids=name_of)
-@pytest.mark.first(8)
+@pytest.mark.first(5)
 def test_a_leak_is_found(leak: Any, check: str) -> None:
     assert check in faults(audit(*leak(ROWS, 1)))
 
@@ -108,6 +108,7 @@ def test_the_promise_is_measured_in_complete_rows(tmp_path: Path, pairs: bool) -
     assert ("promise" in faults(found)) != pairs
 
 
+@pytest.mark.slow
 def test_a_category_beside_numbers_is_compared_in_the_same_rows() -> None:
     """Longer than what is kept: both kinds keep every second, fourth, eighth row."""
     leak = next(leak for leak in LEAKS if name_of(leak) == "shared_draw")
@@ -121,6 +122,7 @@ def test_a_category_beside_numbers_is_compared_in_the_same_rows() -> None:
     assert audit(source, [copy]).clean
 
 
+@pytest.mark.slow
 def test_a_table_in_pieces_keeps_its_noise_apart() -> None:
     """One noise for two rows, in a file longer than a block, where the two are far apart."""
     X = releases.gaussian(150_000)

@@ -228,6 +228,7 @@ def test_a_kept_column_and_a_constant_one_are_left_out() -> None:
     assert found.clean
 
 
+@pytest.mark.slow
 def test_missing_values_cost_no_false_alarm_and_their_rows_are_tested() -> None:
     X = gaussian(20_000)
     holes = np.random.default_rng(1).random(X.shape) < 0.1
@@ -262,6 +263,7 @@ def calendar(rows: int, seed: int = 0) -> np.ndarray:
     return np.column_stack([month, day, 30.4 * month + day + rng.uniform(0, 1, rows)])
 
 
+@pytest.mark.slow
 def test_rounding_between_columns_that_nearly_determine_each_other_is_no_fault() -> None:
     X = calendar(20_000)
     whole = [True, True, False]
@@ -323,7 +325,7 @@ SCALES = {
 
 
 @pytest.mark.parametrize(("choices", "finish", "words"), SCALES.values(), ids=SCALES.keys())
-@pytest.mark.first(2)
+@pytest.mark.first(1)
 def test_columns_on_other_scales_are_cleared_or_left_out(
     tmp_path: Path, choices: dict, finish: dict, words: list[str]
 ) -> None:

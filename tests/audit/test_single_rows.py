@@ -157,6 +157,7 @@ def summed(rows, seed, columns):
     return pa.table({"a": X[:, 0]} | ({"b": X[:, 1]} if columns > 1 else {})), X + noise
 
 
+@pytest.mark.slow
 def test_what_cannot_be_seen_is_said_in_the_verdict():
     """Sums in one column meet by chance; in two they are seen, unless copies are rounded."""
     leak = "a third of the rows with the sum of two others' noise"
@@ -208,6 +209,7 @@ def lengths_of(found):
 @pytest.mark.parametrize(
     "seed", [0, *(pytest.param(more, marks=pytest.mark.slow) for more in (1, 2))]
 )
+@pytest.mark.slow
 def test_whole_numbers_do_not_look_turned(seed):
     """Rounded noise says nothing of lengths, so nothing is claimed; fine noise does."""
     found = audit(*whole_numbers(seed))

@@ -158,6 +158,7 @@ def logarithms(rows: int, rng: np.random.Generator) -> pa.Table:
     )
 
 
+@pytest.mark.slow
 def test_what_stands_in_for_hidden_gaps_far_from_the_values_gets_its_noise(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -99,6 +99,7 @@ def test_a_schema_file_fills_the_form(world: World, owner: TestClient, shop):
         ("", ""),
     ],
 )
+@pytest.mark.first(3)
 def test_a_schema_file_that_is_wrong_is_refused_in_words(owner: TestClient, shop, text, why):
     answer = upload(owner, shop, text)
     assert answer.status_code == (400 if why else 200)

@@ -45,6 +45,7 @@ def made(small, tmp_path_factory):
     return folder, results, done
 
 
+@pytest.mark.slow
 def test_every_figure_and_number_is_written(made):
     folder, results, _ = made
     for result in results.values():

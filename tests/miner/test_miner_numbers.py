@@ -60,6 +60,7 @@ def test_intervals_of_means_cover(of: str) -> None:
 
 
 @pytest.mark.parametrize("of", ["table", pytest.param("population", marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_intervals_of_covariances_and_correlations_cover(of: str) -> None:
     noise, tables = 4.0, 400
     scale = np.sqrt(np.diag(_population()))

@@ -413,7 +413,7 @@ finally:
         ("arrow", 10),
     ],
 )
-@pytest.mark.first(2)
+@pytest.mark.first(1)
 def test_a_full_disk_leaves_nothing(tmp_path, ending, limit):
     path = tmp_path / f"copy.{ending}"
     run = subprocess.run(

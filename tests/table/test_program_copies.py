@@ -280,6 +280,7 @@ def released(call, folder):
     return outs
 
 
+@pytest.mark.slow
 def test_copies_are_opened_and_made_again(run, tmp_path):  # noqa: F811
     means = {}
     for number, out in enumerate(released(run, tmp_path), 1):

@@ -45,6 +45,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("work", ["report", "batches"])
+@pytest.mark.first(1)
 def test_what_a_killed_process_leaves_is_private_and_removed_by_the_next(
     folder: Path, work: str
 ) -> None:
