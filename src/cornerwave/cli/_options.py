@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
@@ -79,7 +80,7 @@ AlignOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
-stated_owner: str | None = None
+stated_owner: ContextVar[str | None] = ContextVar("stated_owner", default=None)
 """Which owner gives the command, as the option `--by` states."""
 
 
@@ -90,7 +91,7 @@ def open_vault(vault: Path | None, *, to_change: bool = False) -> "Vault":
     """
     from cornerwave.vault import Vault, key_place, vault_place
 
-    who = stated_owner or os.environ.get("CORNERWAVE_OWNER", "")
+    who = stated_owner.get() or os.environ.get("CORNERWAVE_OWNER", "")
     opened = Vault.open(vault_place(vault), key_file=key_place()).under(who)
     if to_change:
         from cornerwave.access import OWNER, check_may

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cornerwave.cli import _options
-from cornerwave.cli._options import JsonOption, VaultOption, open_vault
+from cornerwave.cli._options import JsonOption, VaultOption, open_vault, stated_owner
 from cornerwave.cli._screen import print_json, print_table, say
 from cornerwave.errors import VaultError
 
@@ -31,11 +30,11 @@ def under_a_name(command: Callable[..., None]) -> Callable[..., None]:
 
     @wraps(command)
     def run(*arguments: Any, as_owner: str | None = None, **options: Any) -> None:
-        _options.stated_owner = as_owner
+        before = stated_owner.set(as_owner)
         try:
             command(*arguments, **options)
         finally:
-            _options.stated_owner = None
+            stated_owner.reset(before)
 
     wanted = Annotated[
         str | None,
