@@ -105,6 +105,7 @@ def test_releases_beside_an_edition_are_of_one_or_the_other(home, tmp_path):
 
 
 @pytest.mark.parametrize("do", ["append", "update"])
+@pytest.mark.first(2)
 def test_who_opened_before_the_last_edition_is_told_to_repeat(home, tmp_path, do):
     Vault.open(home).dataset("people").append(batch(1, tmp_path))
     late = Vault.open(home).dataset("people")

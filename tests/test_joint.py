@@ -79,6 +79,7 @@ def source():
 @pytest.mark.parametrize(
     "choices", [{}, {"uniform": ["grade"]}, {"together": [["region", "city"]]}]
 )
+@pytest.mark.first(2)
 def test_the_formula_is_what_an_adversary_measures(tmp_path, source, choices):
     dataset = vault_in(tmp_path / "v").register("t", source, **choices)
     level = Level.of(privacy=0.6)
@@ -90,6 +91,7 @@ def test_the_formula_is_what_an_adversary_measures(tmp_path, source, choices):
 
 
 @pytest.mark.parametrize("privacy", [0.3, 0.6, 0.8])
+@pytest.mark.first(2)
 def test_a_whole_copy_hides_what_it_promises(tmp_path, source, privacy):
     dataset = vault_in(tmp_path / "v").register("t", source)
     release = dataset.release(to="a", privacy=privacy)

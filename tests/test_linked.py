@@ -151,6 +151,7 @@ def test_tables_with_noise_of_their_own_would_not(copies, registered, tmp_path):
     assert left(risk, features, np.arange(len(risk))) < 0.42
 
 
+@pytest.mark.slow
 def test_the_computed_promise_sees_what_linked_tables_reveal(registered, monkeypatch):
     """With noise of persons that is independent from table to table, as a control."""
     found = {}

@@ -326,6 +326,7 @@ def test_tables_grow_one_by_one_and_are_renamed_and_closed_together(run, places)
 # The audit: what copies of other tables show of a person counts.
 
 
+@pytest.mark.slow
 def test_an_audit_of_linked_tables_is_clean(run):
     shown = json.loads(run("audit", "clinic", "ann.zip", "bob.zip", "--json"))
     assert set(shown) == {"clinic.patients", "clinic.visits"}

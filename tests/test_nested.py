@@ -454,6 +454,7 @@ def left_of(wanted, seen, size):
 
 
 @pytest.mark.parametrize("alike", ["household", "person", "row"])
+@pytest.mark.first(2)
 def test_an_update_hides_what_changed_of_households_persons_and_rows(vault, monkeypatch, alike):
     """All rows of a household change by the same, those of a person, or each by its own."""
     homes, (persons, rows) = 1500, {"household": (5, 2), "person": (2, 5), "row": (2, 4)}[alike]

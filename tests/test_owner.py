@@ -216,6 +216,7 @@ class TestFiles:
         assert sorted(gaps.values()) == [False, False, True]
 
     @pytest.mark.parametrize("ending", FORMATS)
+    @pytest.mark.first(2)
     def test_threads_change_no_byte_of_many_groups(self, vault, tmp_path, at_a_time, ending):
         at_a_time(GROUP_CELLS=2048)
         rng = np.random.default_rng(6)

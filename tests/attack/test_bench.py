@@ -46,7 +46,7 @@ def test_ours_stands_for_every_subset_and_attack(kind: str) -> None:
 
 
 @pytest.mark.parametrize("scheme", SCHEMES, ids=lambda scheme: scheme.name)
-@pytest.mark.first(3)
+@pytest.mark.first(2)
 def test_each_scheme_falls_to_what_it_must(scheme) -> None:
     X = TABLES["skewed"](1500, np.random.default_rng(1))
     outcomes = battery(

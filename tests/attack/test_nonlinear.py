@@ -91,6 +91,7 @@ def test_no_estimate_beats_it_and_ours_gives_a_coalition_nothing(kind: str) -> N
 
 
 @pytest.mark.parametrize("kind", TABLES)
+@pytest.mark.first(2)
 def test_learned_from_leaked_rows(kind: str) -> None:
     X = TABLES[kind](6000, np.random.default_rng(5))
     confidence = 1 - ALPHA / (2 * len(TABLES))

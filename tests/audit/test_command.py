@@ -188,6 +188,7 @@ def errors(done: Done) -> list[list[float]]:
 
 
 @pytest.mark.parametrize("method", ["llse", "bayes", "learned"])
+@pytest.mark.first(1)
 def test_attack_gains_on_independent_noise_and_not_on_ours(folder: Path, method: str) -> None:
     arguments = ("--truth", "source.parquet", "--method", method)
     done = command("attack", "low.parquet", "high.parquet", *arguments, folder=folder)

@@ -44,7 +44,7 @@ def test_a_leak_is_found_every_time_and_in_long_tables(leak: Any, check: str, ro
 
 
 @pytest.mark.parametrize("kind", one_now(KINDS, *list(KINDS)[::6]))
-@pytest.mark.first(2)
+@pytest.mark.first(1)
 def test_honest_copies_of_any_kind_pass(tmp_path: Path, kind: str) -> None:
     """The control: known copies, so that chance is drawn once and for all."""
     found = audit(*KINDS[kind](tmp_path / "one", 0))

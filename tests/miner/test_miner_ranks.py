@@ -39,6 +39,7 @@ def one_of(found: Any) -> Estimates:
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.first(2)
 def test_the_mean_of_the_table_and_its_quantiles(kind: str, tmp_path: Path) -> None:
     rng, n = np.random.default_rng(7), 20_000
     x = KINDS[kind][0](rng, n)
