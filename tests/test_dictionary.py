@@ -17,6 +17,7 @@ from cornerwave.errors import OutputExists, SourceError
 from cornerwave.outputs import read_metadata
 from cornerwave.vault import Dataset, Vault
 from tests.pages.test_kit import Parsed
+from tests.scores import z_bound
 
 ROWS = 4000
 NOISE = 1.5
@@ -189,3 +190,20 @@ def test_small_tables_have_one(tmp_path: Path, vault: Vault, columns: dict[str, 
     page, lines = write_dictionary(path)
     assert len(lines.read_text(encoding="utf-8").splitlines()) == 2
     Parsed(page.read_text(encoding="utf-8"))
+
+
+def test_a_copy_on_ranks_alone_has_an_example_that_runs(tmp_path: Path) -> None:
+    rng = np.random.default_rng(6)
+    wage = rng.gamma(2.0, 10.0, ROWS)
+    vault = Vault.create(tmp_path / "vault")
+    dataset = vault.register("staff", pa.table({"wage": wage}), transform={"wage": "rank"})
+    copy = dataset.release(to="a", noise=NOISE, dictionary=True).write(tmp_path / "copy.csv")
+    made = dictionary_of(copy)
+    (tmp_path / "example.py").write_text(made.program)
+    done = subprocess.run(
+        [sys.executable, tmp_path / "example.py", copy], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == made.printed
+    value, error = map(float, re.findall(r"mean of wage: ([\d.]+) ± ([\d.]+)", done.stdout)[0])
+    # of the table's mean the estimate knows more than of the population's
+    assert abs(value - wage.mean()) < z_bound(1) * error < 0.5 * wage.std()

@@ -341,7 +341,10 @@ def _example(copy: Copy) -> Iterator[Step]:
     plain = [c for c in numbers if not c.clipped and not c.hides_missing]
     drawn = [c.name for c in columns if c.retention < 1.0 and c.base != UNIFORM]
     names = [column.name for column in plain or numbers]
+    others = [column.name for column in columns if column.noise > 0 and column.transform]
     with suppress(ColumnError):  # too few rows, or too much noise
+        for last in others[-1:] if not names else ():
+            yield f"mean of {last}", f"copy.original_mean({last!r})", copy.original_mean(last)
         yield from _about_numbers(copy, names)
         yield from _about_categories(copy, names[-1:], drawn[:1])
 

@@ -282,7 +282,10 @@ def _notes(copies: Copies, persons: Sequence[str] = ()) -> doc.Section:
     shown = copies.shown
     if copies.ranked:
         names = ", ".join(copies.ranked)
-        lines.append(f"perturbed on the rank scale, so no statistics can be estimated: {names}")
+        lines.append(
+            f"on the scale of ranks, so not among the statistics above: {names}; the miner "
+            "estimates their means and distributions"
+        )
     if shown.left_out:
         names = ", ".join(shown.left_out)
         lines.append(f"not shown (constant, kept, key or unit columns): {names}")
