@@ -177,6 +177,16 @@ def less_time(x: Floats, dummies: Floats, rows: Rows) -> Floats:
     return np.asarray(x - dummies @ effect)
 
 
+def regressions(
+    parts: Sequence[Floats], seen: int, rows: Rows, fold: Ints
+) -> tuple[Regressions, Regressions]:
+    """Return those of rows and of changes, given features of which the first are what is seen."""
+    D = filled(np.hstack(parts))
+    changes = filled(np.hstack([D[:, : 2 * seen], D[rows.following()][:, :seen]]))
+    changes = filled(np.hstack([changes, D[:, 2 * seen :]]))
+    return Regressions(D, fold), Regressions(changes, fold)
+
+
 def shares(truth: pa.Table, shown: pa.Table, stated: Mapping[str, Any]) -> Iterator[Share]:
     """Yield what is left over the privacy of a copy, of each column and function of it."""
     unit, time, declared = stated["unit"], stated.get("time"), float(stated["privacy"])
@@ -201,13 +211,12 @@ def shares(truth: pa.Table, shown: pa.Table, stated: Mapping[str, Any]) -> Itera
             bins = np.unique(when, return_inverse=True)[1]
             bins = bins if bins.max() < 48 else (np.argsort(np.argsort(when)) * 24 // len(when))
             dummies = (bins[:, None] == np.arange(1, bins.max() + 1)).astype(float)[rows.order]
-            parts.append(dummies)
-        D = filled(np.hstack(parts))
-        following = rows.following()
-        changes = filled(np.hstack([D[:, : 2 * Y.shape[1]], D[following][:, : Y.shape[1]]]))
-        changes = filled(np.hstack([changes, D[:, 2 * Y.shape[1] :]]))
+        places = (rows.place[:, None] == np.arange(24)).astype(float) if ordered else dummies
         fold = np.random.default_rng(0).integers(0, FOLDS, len(rows.first))[rows.of]
-        by_row, by_change = Regressions(D, fold), Regressions(changes, fold)
+        by = {
+            role: regressions([*parts, known], Y.shape[1], rows, fold)
+            for role, known in (("perturbed", dummies), ("category", places))
+        }
         for name, column in about.items():
             if name not in noisy or (ordered and name == time):
                 continue
@@ -216,9 +225,10 @@ def shares(truth: pa.Table, shown: pa.Table, stated: Mapping[str, Any]) -> Itera
                 known = np.asarray(np.isfinite(wanted).all(axis=1))
                 if known.sum() < FEWEST:
                     continue
-                regressions = by_change if kind == "change" else by_row
+                by_row, by_change = by.get(column["role"], by["category"])
+                fits = by_change if kind == "change" else by_row
                 own = wanted[:, wanted[known].var(axis=0) > 1e-9 * np.nanvar(X)]
-                left = regressions.squares_left(own, known).sum(axis=1)
+                left = fits.squares_left(own, known).sum(axis=1)
                 all_ = ((own[known] - own[known].mean(axis=0)) ** 2).sum(axis=1)
                 if total := float(all_.sum()):
                     hidden = float(left.sum()) / total

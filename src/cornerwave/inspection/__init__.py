@@ -13,6 +13,7 @@ Names and counts are shown, never a value.
     _explained_gaps  numbers whose gaps a category explains
     _distances  numbers and dates that come after another one
     _disclosure    which columns reveal which, and what copies will look like
+    _trial      the draft registered on sampled rows: what to hide or leave out so that half is had
     _unit_draft columns that name people, firms, places
     _common_units  what names the same persons in several tables
     _family     linked tables: their unit, keys, repeated columns, what joins them

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from cornerwave import sizes
-from cornerwave.choices import DOES, UNIT
+from cornerwave.choices import DOES, DROPPED, UNIT
 from cornerwave.columns import SAFE_ROWS, Distinct
 from cornerwave.inspection._columns import ColumnReport, Columns
 from cornerwave.inspection._disclosure import Disclosure, SampledRows, disclosure
@@ -130,11 +130,13 @@ def _inspection(
     columns = tuple(with_time(columns, rows, unit, time))
     if not several:  # rows of a person share noise: their columns have it by themselves
         columns = with_presence_drafted(with_distances_drafted(columns, rows), rows)
-    disclosed = _disclosed(look, columns)
+    disclosed = _disclosed(look, columns, time, linked=linked)
     kept = without_invented(columns, disclosed.hide_missing)
     if kept != columns:
         columns = without_dropped_bases(kept)
-        disclosed = _disclosed(look, columns)
+        disclosed = _disclosed(look, columns, time, linked=linked)
+    left_out = dict.fromkeys(disclosed.left_out, (DOES[DROPPED], LEFT_OUT))
+    columns = without_dropped_bases(tuple(with_changes(columns, left_out)))
     proposed = {each.name: each.do for each in columns}
     warnings = [*unit_warnings(columns, units, unit)] if several or unit is None else []
     better = None
@@ -158,7 +160,12 @@ def _inspection(
     return Inspection(columns, disclosed, tuple(warnings), tuple(units), asked, time)
 
 
-def _disclosed(look: Look, columns: Sequence[ColumnReport]) -> Disclosure:
+LEFT_OUT = "proposed to be left out: with it privacy 0.5 cannot be had, see above"
+
+
+def _disclosed(
+    look: Look, columns: Sequence[ColumnReport], time: str | None, *, linked: bool
+) -> Disclosure:
     """Register sampled rows for trial as it is proposed."""
     return disclosure(
         look.rows,
@@ -167,6 +174,8 @@ def _disclosed(look: Look, columns: Sequence[ColumnReport]) -> Disclosure:
         [each.name for each in columns if each.is_ranked],
         relative={each.name: each.relative_to[0] for each in columns if each.relative_to},
         present={each.name: each.present_if[0] for each in columns if each.present_if},
+        time=time,
+        linked=linked,
     )
 
 

@@ -16,8 +16,8 @@ from cornerwave.arrays import Ints
 from cornerwave.choices import CATEGORY, DECIDE, DOES, DROPPED, PERTURBED, UNIT, toml_text
 from cornerwave.columns import Column, Schema, is_number, unit_of
 from cornerwave.inspection._columns import ColumnReport
-from cornerwave.inspection._disclosure import KNOWN
 from cornerwave.inspection._seen import IDENTIFIER, OF_THINGS
+from cornerwave.inspection._trial import KNOWN
 from cornerwave.privacy import (
     Looked,
     Unit,

@@ -24,7 +24,6 @@ What cells take is compared with cells of as many rows of persons drawn by chanc
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 
@@ -116,39 +115,37 @@ class Coordinates:
 
     def _whole(self) -> "_Cell":
         one, other = _covariances(self.z, self.by_place, self.person)
-        C, P = (one + other) / 2
-        # that of what donors have for sure, and of what is left: without b it is C
-        B = C - (P + P.T) + 2 * self._alike
-        B = np.where(np.outer(self.drawn, self.drawn), B, 0.0)
+        C, P, alike = (one + other) / 2
+        drawn = np.outer(self.drawn, self.drawn)
+        # of categories, less what donors have for sure: without b it is C
+        B = np.where(drawn, C - (P + P.T) + alike, 0.0)
         # numbers are expected to vary like their noise, and the rest by itself
         noisy = np.diag(self.D + B) > 0
-        expected = np.where(np.outer(noisy, noisy), self.D + B, np.diag(np.diag(C)))
-        expected = np.stack([expected, np.zeros_like(C)])
-        return _Cell(one, other, expected, self.D, B, B, self.drawn, len(self.starts))
-
-    @cached_property
-    def _alike(self) -> Floats:
-        """The covariance of b."""
-        return _of_some(self.by_place)
+        expected = np.where(np.outer(noisy, noisy), self.D + B + alike, np.diag(np.diag(C)))
+        expected = np.stack([expected, np.zeros_like(C), np.zeros_like(C)])
+        return _Cell(one, other, expected, self.D, B + alike, B, self.drawn, len(self.starts))
 
     def _in_cells(self, cells: Ints, q2: Floats) -> Floats:
         """Return what is left on average over the rows of cells."""
         whole, apart = self._whole(), self.z - self.by_place
-        mean = apart.mean(axis=1)
+        mean, drawn = apart.mean(axis=1), np.outer(self.drawn, self.drawn)
         left = np.zeros((len(q2), len(self.z)))
         for cell in np.unique(cells).tolist():
             rows = np.flatnonzero(cells == cell)
             z, of = self.z[:, rows], np.unique(self.person[rows], return_inverse=True)[1]
             one, other = _covariances(z, self.by_place[:, rows], of)
             C, away = (one[0] + other[0]) / 2, apart[:, rows].mean(axis=1) - mean
-            moments = np.where(whole.B != 0, C + np.outer(away, away), 0.0)
-            B = whole.B - self._alike + _of_some(self.by_place[:, rows])
             # as many persons as there are coordinates have the correlations of all
             size = np.sqrt(np.diag(C) / np.maximum(np.diag(whole.covariance[0]), TINY))
-            expected = np.outer(size, size) * whole.covariance
-            persons = int(of.max()) + 1
-            noise = self.noise(rows)
-            in_cell = _Cell(one, other, expected, noise, moments, B, self.drawn, persons)
+            in_cell = replace(
+                whole,
+                one=one,
+                other=other,
+                expected=np.outer(size, size) * whole.covariance,
+                noise=self.noise(rows),
+                moments=np.where(drawn, C + np.outer(away, away), 0.0),
+                persons=int(of.max()) + 1,
+            )
             left += len(rows) / len(cells) * in_cell.left(q2)
         return left
 
@@ -177,7 +174,7 @@ def _joined(cells: Ints, person: Ints) -> Ints:
 
 @dataclass(frozen=True)
 class _Cell:
-    """Covariances C and P of two halves of the persons of a cell, and what is expected of them.
+    """C, P and Cov(b) of two halves of the persons of a cell, and what is expected of them.
 
     `noise` is D of the numbers, `moments` and `B` are those of categories, which are `drawn`.
     """
@@ -230,11 +227,12 @@ class _Seen:
 
     @classmethod
     def of(cls, covariances: Floats, D: Floats, drawn: Flags, q: float) -> "_Seen":
-        """Return them at a level, given C and P."""
-        C, P = covariances
+        """Return them at a level, given C, P and Cov(b), and D less what b adds to it."""
+        C, P, alike = covariances
         # categories go with each other as those of donors do: that is in D
         beside = q * (1 - q) * np.where(drawn[:, None], 0.0, P)
-        return cls(C, q**2 * C + (1 - q**2) * D + beside + beside.T, q * C + (1 - q) * P.T)
+        M = q**2 * C + (1 - q**2) * D + (1 - q) * alike + beside + beside.T
+        return cls(C, M, q * C + (1 - q) * P.T)
 
     def left_by(self, learned: "_Seen") -> Floats:
         """Return what an estimate learned from others leaves: C_kk - 2 b_k' c_k + b_k' M b_k.
@@ -248,23 +246,18 @@ class _Seen:
 
 
 def _covariances(z: Floats, by_place: Floats, person: Ints) -> tuple[Floats, Floats]:
-    """Return C and P (2, k, k) of every other person, and of the others."""
+    """Return C, P and Cov(b) (3, k, k) of every other person, and of the others."""
     some = np.flatnonzero(by_place.any(axis=1))
     halves = []
     for half in (0, 1):
         rows = np.flatnonzero(person % 2 == half)
         C = _covariance(z[:, rows])
-        P = np.zeros_like(C)
-        P[:, some] = _covariance(z[:, rows], by_place[np.ix_(some, rows)])
-        halves.append(np.stack([C, P]))
+        P, alike = np.zeros_like(C), np.zeros_like(C)
+        if len(some):
+            b = by_place[np.ix_(some, rows)]
+            P[:, some], alike[np.ix_(some, some)] = _covariance(z[:, rows], b), _covariance(b)
+        halves.append(np.stack([C, P, alike]))
     return halves[0], halves[1]
-
-
-def _of_some(by_place: Floats) -> Floats:
-    """Return the covariance of coordinates, of which most are 0 everywhere."""
-    some, out = np.flatnonzero(by_place.any(axis=1)), np.zeros((len(by_place), len(by_place)))
-    out[np.ix_(some, some)] = _covariance(by_place[some])
-    return out
 
 
 def _covariance(z: Floats, other: Floats | None = None) -> Floats:

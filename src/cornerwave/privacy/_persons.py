@@ -204,7 +204,8 @@ class _Class:
     def _left(self, q2: Floats) -> Floats:
         """Return what is left of each coordinate (levels, k): the least, with cells or without.
 
-        In cells of all columns, and of each by itself: fewer coordinates are known in smaller ones.
+        By all columns, and by each with what is shown: of few persons fewer coefficients are known
+        better, as in small cells. And never more than at a higher level, whose copies show less.
         """
         left, names = self.coordinates.left(q2), np.array(self.names)
         shown = (names == "") & np.isin(self.kinds, PROMISED)
@@ -215,10 +216,12 @@ class _Class:
         ]
         for at in [np.arange(len(names)), *alone] if len(set(names)) > 2 else alone:
             some = self.coordinates.only(at)
+            least = some.left(q2) if len(at) < len(names) else left
             cells = some.cells(self.bins)
             if len(np.unique(cells)) > 2:  # both halves are one, where nothing was split
-                left[:, at] = np.minimum(left[:, at], some.left_in(cells, q2))
-        return left
+                least = np.minimum(least, some.left_in(cells, q2))
+            left[:, at] = np.minimum(left[:, at], least)
+        return np.asarray(np.minimum.accumulate(left[::-1])[::-1])
 
 
 def _classes(rows: PersonRows) -> Iterator[_Class]:

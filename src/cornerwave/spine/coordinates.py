@@ -200,7 +200,9 @@ def sampled_persons(
     rows = _person_rows(surveyor, survey, ordered, categories, noise, others, in_time=True)
     persons = [replace(rows, beside=others_show)]
     if schema.time not in schema.unchanged:
-        persons.append(_person_rows(surveyor, survey, sample, categories, noise, names))
+        # of a time that copies do not show nothing is promised
+        shown = names if schema.column(schema.time).shown else others
+        persons.append(_person_rows(surveyor, survey, sample, categories, noise, shown))
     return persons
 
 

@@ -65,7 +65,7 @@ def freeze(
     """
     schema, moments = surveyor.schema, survey.moments
     _check_size(moments, schema)
-    held = _held(survey)
+    held = _held(surveyor, survey)
     for names, tally in held.items():
         check_identifying(names, tally, schema)
     draws = Draws.of(surveyor, survey)
@@ -202,7 +202,7 @@ def rows_beside(
     surveyor: Surveyor, survey: Survey, types: pa.Schema, noise: PersonNoise
 ) -> PersonRows:
     """Return what copies of a linked table show of sampled persons, for those of the others."""
-    held = _held(survey)
+    held = _held(surveyor, survey)
     categories = [
         freeze_categories(names, tally, surveyor.schema, types, held[names])
         for names, tally in survey.tallies.items()
@@ -233,13 +233,16 @@ def _person_noise(survey: Survey, schema: Schema, shape: Floats) -> PersonNoise 
     return curve_noise(sample, sample.numbers[-1], shape, by_row, floor)
 
 
-def _held(survey: Survey) -> Mapping[tuple[str, ...], Tally]:
+def _held(surveyor: Surveyor, survey: Survey) -> Mapping[tuple[str, ...], Tally]:
     """Return how many rows hold each value of categories, or persons in a table with a unit."""
     sample = survey.persons
     if sample is None:
         return survey.tallies
+    cells = dict(zip(surveyor.schema.encoded, sample.cells, strict=False))
     return {
-        names: persons_holding(tally, survey.holders[names], sample)
+        names: persons_holding(
+            tally, survey.holders[names], np.array([cells[name] for name in names]), sample
+        )
         for names, tally in survey.tallies.items()
     }
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cornerwave.arrays import Words, lengths_of
+from cornerwave.arrays import Ints, Words, lengths_of
 from cornerwave.columns import MISSING_BITS, Column, Encoded, Schema, Tally, cases
 from cornerwave.errors import ColumnError
 from cornerwave.spine.person_sample import PersonSample
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from cornerwave.spine.survey import Survey, Surveyor
 
 
+ODD = np.uint64(0x9E3779B97F4A7C15)
+"""Multiplied by it, words of several columns make one."""
 FEW = 5
 """A person stands out by a number of rows that fewer persons than this have."""
 
@@ -198,18 +200,32 @@ def all_holders(one: Holders, other: Holders) -> Holders:
     return both
 
 
-def persons_holding(tally: Tally, holders: Holders, sample: PersonSample) -> Tally:
-    """Return about how many persons hold each value: exact if it is one."""
-    each = sample.counts[sample.starts]
-    if sample.outers is not None:  # persons of a household count as one
-        each = np.add.reduceat(each, np.searchsorted(sample.starts, sample.outer_starts))
-    rows_each = float(np.mean(each))
+def persons_holding(tally: Tally, holders: Holders, cells: Words, sample: PersonSample) -> Tally:
+    """Return about how many persons hold each value: exact if it is one.
+
+    `cells` (columns, rows) are those of the sampled rows: of a sex a person holds one value in all
+    rows, of a time of day nearly as many as there are rows.
+    """
+    starts = sample.outer_starts  # persons of a household count as one
+    sizes = lengths_of(starts, cells.shape[1])
+    pairs = np.repeat(np.arange(len(starts), dtype=np.uint64), sizes)
+    for words in cells:  # cells are hashes: one word for all of them
+        pairs = pairs * ODD ^ words
+    # of a person with many rows some are sampled
+    rows = (sample.counts / _sampled(sample)).sum()
+    rows_each = float(rows) / max(1, len(np.unique(pairs)))
     return Tally(
         {
             value: 1 if len(set(holders[value])) == 1 else max(2, round(rows / rows_each))
             for value, rows in tally.items()
         }
     )
+
+
+def _sampled(sample: PersonSample) -> Ints:
+    """Return how many rows of each row's person are in the sample."""
+    sizes = lengths_of(sample.starts, len(sample.units))
+    return np.repeat(sizes, sizes)
 
 
 # --------------------------------------------------------------------------------------------------
