@@ -325,6 +325,25 @@ def test_gaps_that_tell_too_much_are_drafted_as_hidden():
         assert any(column.get("hide_missing") for column in decided) == hidden
 
 
+def test_columns_without_which_half_can_be_had_are_drafted_to_be_left_out():
+    """The mean of a person's days follows from how many rows there are: no noise hides it."""
+    rng = np.random.default_rng(6)
+    sizes = rng.integers(2, 12, 300)
+    who = np.repeat(np.arange(300), sizes)
+    day = np.arange(len(who)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    weight = rng.normal(70, 10, 300)[who] + rng.normal(size=len(who))
+    table = pa.table({"person": who, "day": day + rng.random(len(who)) / 2, "weight": weight})
+    found = inspect(open_source(table))
+    assert {each.name: each.do for each in found.columns}["day"] == "drop"
+    assert found.disclosure.left_out == ("day",)
+    assert any("'day' drafted to be left out: with it the highest" in s
+               for s in found.disclosure.sentences)  # fmt: skip
+    text = draft(found)
+    assert 'time = "day"' in text
+    rows = table.append_column("height", pa.array(rng.normal(170, 8, 300)[who]))
+    assert "left out" not in draft(inspect(open_source(rows.drop_columns(["day"]))))
+
+
 @pytest.mark.parametrize(
     ("others", "is_value"), [(("round", "cordate", "acute"), True), (("1.5", "2.5", "4"), False)]
 )

@@ -16,6 +16,7 @@ from cornerwave.noise import (
     nearest_knots,
     position_ids,
 )
+from cornerwave.report._comparison import shown_of
 from cornerwave.spine.frozen import Frozen
 from cornerwave.spine.person_curves import knots_of
 from cornerwave.spine.survey import Surveyor
@@ -206,6 +207,25 @@ def test_a_dropped_time_is_not_in_copies_and_still_shapes_the_noise(vault):
     copy = dataset.release(to="a", noise=1.0, raw=True).to_arrow()
     assert copy.column_names == ["who", "height", "weight", "cost"]
     assert len(dataset.frozen.persons.knots) == VISITS
+    assert "weight" in dataset.frozen.hidden.shares
+    assert [*shown_of(dataset).numbers] == ["height", "weight", "cost"]
+
+
+def test_of_a_time_that_is_not_in_copies_nothing_is_promised(vault):
+    """Its mean follows from how many rows a person has: they begin with the first visit."""
+    rng = np.random.default_rng(4)
+    sizes = rng.integers(2, 12, 400)
+    visit = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    who = pa.array(np.repeat(np.arange(400), sizes))
+    table = pa.table({"who": who, "visit": visit, "weight": rng.normal(size=len(visit))})
+    highest = {}
+    for drop in ((), ("visit",)):
+        choices = {"unit": "who", "time": "visit", "drop": drop, "shuffle": True}
+        name = "without" if drop else "with"
+        other = table.set_column(2, "weight", pa.array(rng.normal(size=len(visit))))
+        highest[name] = vault.register(name, other, **choices).frozen.hidden.highest
+    assert highest["with"] < 0.3
+    assert highest["without"] > 0.9
 
 
 def test_a_row_without_a_time_is_in_the_middle():

@@ -185,8 +185,8 @@ def _reaching(before: Trial, after: Trial) -> Iterator[str]:
             f"visible, the highest privacy would be {highest:g}"
         )
     if left_out := [name for name in after.choices.drop if name not in before.choices.drop]:
+        of, it = before.frozen.hidden.worst, "it" if len(left_out) == 1 else "them"
         yield (
-            f"{listed(left_out)} drafted to be left out: with "
-            f"{'it' if len(left_out) == 1 else 'them'} the highest privacy would be {highest:g}, as "
-            f"of {before.frozen.hidden.worst!r} no more can be hidden"
+            f"{listed(left_out)} drafted to be left out: with {it} the highest privacy would be "
+            f"{highest:g}, as no more of {of!r} can be hidden"
         )

@@ -285,7 +285,8 @@ def shown_of(dataset: Dataset) -> ShownColumns:
     """Return the columns to show: constant, kept, key and unit columns would show cells."""
     frozen = dataset.frozen
     varies = dict(zip(frozen.schema.perturbed, np.diag(frozen.covariance) > 0, strict=True))
-    numbers = tuple(name for name, does in varies.items() if does)
+    # the time of a person's rows has noise also where copies do not show it
+    numbers = tuple(n for n, does in varies.items() if does and frozen.schema.column(n).shown)
     categories = tuple(name for group in frozen.schema.categories for name in group)
     names = [column.name for column in frozen.schema.shown]
     return ShownColumns(
