@@ -695,6 +695,25 @@ def test_histories_are_in_the_order_of_time_or_key_whatever_that_of_the_file(vau
     assert falls > 0.4 if by == "nothing" else falls == 0
 
 
+@pytest.mark.filterwarnings("ignore:'visit' is released unchanged")
+@pytest.mark.parametrize("shuffled", [True, False])
+def test_without_a_key_histories_are_in_the_order_of_the_file_unless_it_is_shuffled(
+    vault, shuffled
+):
+    """Else donors would show the place of a row, and what goes with it, whatever the noise."""
+    table = panel(200, 8).drop(["height", "sex"])
+    visit = np.arange(1600) % 8
+    table = with_column(table, "visit", pa.array(visit))
+    rises = pa.array([f"R{n // 3}" for n in visit + persons_of(table) % 4])
+    table = with_column(table, "stage", rises)
+    order = {"keep_order": not shuffled, "shuffle": shuffled}
+    _, copy = released(vault, table, noise=4.0, keep=["visit"], **order)
+    copy = copy.sort_by([("patient", "ascending"), ("visit", "ascending")])
+    stage = np.array([int(cell[1:]) for cell in copy["stage"].to_pylist()]).reshape(200, 8)
+    falls = (np.diff(stage, axis=1) < 0).any(axis=1).mean()
+    assert falls > 0.4 if shuffled else falls == 0
+
+
 def words_of(rows):
     """Keys without a number, in no order."""
     return ["".join(chr(97 + int(d)) for d in f"{n * 7919 % 10007:05d}") for n in rows.tolist()]

@@ -172,19 +172,28 @@ def row_times(table: pa.Table, schema: Schema) -> Floats | None:
     return None if schema.time is None else to_floats(_whole(table, schema.time), schema.time)
 
 
+ODD = np.uint64(0x9E3779B97F4A7C15)
+"""Places that are multiplied by it twice, in 64 bits, are in no order."""
+
+
 def row_order(table: pa.Table, places: Ints, schema: Schema) -> Floats:
     """Return in which order rows of a person follow each other, if copies show it, else zeros.
 
     That of their times; else of the key, if it is a number or ends in one: rows with a key may come
-    in any order. Those without a key follow each other as in the file.
+    in any order. Those without a key follow each other as in the file; in any order if that is
+    shuffled.
     """
     times = row_times(table, schema)
     if times is not None:
         return times
+    if schema.key is None:
+        if shows_order(schema):
+            return places.astype(np.float64)
+        # mixed, or donors would show what a row's place in the file does: words of places ascend
+        words = (places.astype(np.uint64) + np.uint64(1)) * ODD
+        return np.asarray((words ^ (words >> np.uint64(32))) * ODD, dtype=np.float64)
     if not shows_order(schema):
         return np.zeros(table.num_rows)
-    if schema.key is None:
-        return places.astype(np.float64)
     keys = _whole(table, schema.key)
     if pa.types.is_integer(keys.type):
         # beyond 2^53 neighbours are equal, and follow each other by their ids
