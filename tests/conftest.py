@@ -141,6 +141,37 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path.stem != "test_docs")
 
 
+Counted = Callable[..., None]
+COUNTED = {
+    "kills": "processes killed, and nothing lost",
+    "races": "races between owners, processes or requests",
+    "inputs": "damaged inputs that were refused in words, or read",
+    "honest": "honest releases audited",
+    "schemes": "copies of schemes that must fail the audit, and do",
+}
+"""What tests count, in the words of docs/testing.md."""
+
+
+@pytest.fixture
+def counted(request: pytest.FixtureRequest) -> Counted:
+    """Count what a test tries, `counted("kills", 7)`: a run prints sums over those that pass."""
+
+    def add(what: str, number: int = 1) -> None:
+        request.node.user_properties.append((COUNTED[what], number))
+
+    return add
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    sums = Counter[str]()
+    for report in terminalreporter.stats.get("passed", ()):
+        for what, number in report.user_properties if report.when == "call" else ():
+            sums[what] += number
+    for what in COUNTED.values():
+        if sums[what]:
+            terminalreporter.write_line(f"{sums[what]:,} {what}")
+
+
 @pytest.fixture(scope="session")
 def postgresql_server() -> Iterator[postgresql.Server]:
     with postgresql.server() as server:

@@ -794,7 +794,7 @@ def outcome(folder):
         pytest.param(1, True, "replace", marks=pytest.mark.slow),
     ],
 )
-def test_a_run_that_was_killed_is_completed_by_the_next(tmp_path, every, again, only):
+def test_a_run_that_was_killed_is_completed_by_the_next(tmp_path, every, again, only, counted):
     places = killed_everywhere(tmp_path, every, again=again, only=only)
     right = tmp_path / "begun"
     bring(right)
@@ -803,6 +803,7 @@ def test_a_run_that_was_killed_is_completed_by_the_next(tmp_path, every, again, 
         assert lines_of(planned(folder)) == [], place
     assert len(places) > 1
     assert all(only in place for place in places.values())
+    counted("kills", len(places))
 
 
 @pytest.mark.slow
