@@ -82,6 +82,10 @@ def retention(noise: float) -> float:
     return 1.0 / math.sqrt(1.0 + noise)
 
 
+COPIED = 1 / 7
+"""Of what exchanges what persons show, the share that copies it: the rest swaps."""
+
+
 def checked_noise(noise: float) -> float:
     """Return `noise` as a float; raise LevelError unless it is positive and finite."""
     noise = _number(noise, unit="noise")

@@ -54,6 +54,7 @@ from cornerwave.noise._refresh import (
     EventClock,
     Refresher,
     RefreshRoom,
+    ln_1_plus,
     refresh,
     thresholds,
 )
@@ -126,6 +127,7 @@ __all__ = [
     "last_states",
     "lattice_index",
     "lattice_path",
+    "ln_1_plus",
     "moves_key",
     "nearest_knots",
     "noise_across",

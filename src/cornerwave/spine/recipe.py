@@ -26,7 +26,6 @@ from cornerwave.errors import SourceChanged, SourceError
 from cornerwave.keyed import BlockFunction, Secrets, expand, room_for
 from cornerwave.levels import retention
 from cornerwave.noise import (
-    EventClock,
     HistoryReader,
     MovedCells,
     Past,
@@ -414,11 +413,10 @@ class Recipe:
         """The donors of all persons at each level, how longer histories go on, and what moved."""
         assert self.histories is not None
         key = self._noise_secrets.events
-        clock = EventClock(key, self._levels)
-        donors = self.histories.donors(clock, key)
-        tails = self.histories.tails(donors, key)
-        shown = self.histories.moves(donors, clock, key)
-        return list(zip(donors, tails, shown, strict=True))
+        exchanged = self.histories.exchanged(self._levels, key)
+        tails = self.histories.tails(exchanged.donors, key)
+        shown = self.histories.moves(exchanged, key)
+        return list(zip(exchanged.donors, tails, shown, strict=True))
 
     def _new_refreshers(self) -> list[Refresher]:
         key, room = self._noise_secrets.noise, RefreshRoom()
