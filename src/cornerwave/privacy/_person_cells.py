@@ -3,12 +3,17 @@
 In a cell c of F, with C_c the covariance of coordinates z there, and D_c that of their noise over
 1 - q^2,
 
-    left_k = C_kk - q^2 c_k' (q^2 C_c + (1 - q^2) D_c)^-1 c_k      on average over the rows of cells
+    left_k = C_kk - c_k' (q^2 C_c + (1 - q^2) D_c)^-1 c_k      on average over the rows of cells
+    c_k = q C_k,  for categories  q C_k + (1 - q) P_k,  P_kl = Cov(z_k, b_l)
 
     numbers      D_c from the noise of just these rows
-    categories   (q E_c[(z - m)(z - m)'] + B) / (1 + q), m and B mean and covariance in all rows: a
-                 donor may come from another cell
+    categories   (q E_c[(z - b)(z - b)'] + B + Cov_c(b)) / (1 + q), B the covariance of z - b in all
+                 rows: a donor may come from another cell
     shown        0
+
+b is what donors have for sure: their mean at the same place of the history, 0 where places show
+nothing. It is no noise: what goes with the place of a row goes with what copies show of categories,
+replaced or not, so q (1 - q) P is added to the covariance of categories with all else.
 
 Cells are chosen as those of rows are (`_variance_cells`), each half of the persons by the other.
 A sample of few persons fits chance, so that this is too low; coefficients that were learned from
@@ -19,6 +24,7 @@ What cells take is compared with cells of as many rows of persons drawn by chanc
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -42,10 +48,12 @@ class Coordinates:
     """Coordinates z (k, rows) of persons; `starts` is where the rows of each begin.
 
     `noisy` are those with noise, `drawn` those of them that are categories; `D` is that of the
-    numbers, 0 elsewhere, and `noise` returns it for some of the rows.
+    numbers, 0 elsewhere, and `noise` returns it for some of the rows. `by_place` (k, rows) is what
+    donors have in place of categories for sure, 0 elsewhere.
     """
 
     z: Floats
+    by_place: Floats
     noisy: Flags
     drawn: Flags
     starts: Ints
@@ -67,6 +75,7 @@ class Coordinates:
         return replace(
             self,
             z=self.z[at],
+            by_place=self.by_place[at],
             noisy=self.noisy[at],
             drawn=self.drawn[at],
             D=self.D[np.ix_(at, at)],
@@ -106,29 +115,40 @@ class Coordinates:
         return np.asarray(z - (np.linalg.pinv(seen @ seen.T, rcond=RIDGE) @ (seen @ z.T)).T @ seen)
 
     def _whole(self) -> "_Cell":
-        one, other = _covariances(self.z, self.person)
-        C = (one + other) / 2
-        B = np.where(np.outer(self.drawn, self.drawn), C, 0.0)
+        one, other = _covariances(self.z, self.by_place, self.person)
+        C, P = (one + other) / 2
+        # that of what donors have for sure, and of what is left: without b it is C
+        B = C - (P + P.T) + 2 * self._alike
+        B = np.where(np.outer(self.drawn, self.drawn), B, 0.0)
         # numbers are expected to vary like their noise, and the rest by itself
         noisy = np.diag(self.D + B) > 0
         expected = np.where(np.outer(noisy, noisy), self.D + B, np.diag(np.diag(C)))
-        return _Cell(one, other, expected, self.D, B, B, len(self.starts))
+        expected = np.stack([expected, np.zeros_like(C)])
+        return _Cell(one, other, expected, self.D, B, B, self.drawn, len(self.starts))
+
+    @cached_property
+    def _alike(self) -> Floats:
+        """The covariance of b."""
+        return _of_some(self.by_place)
 
     def _in_cells(self, cells: Ints, q2: Floats) -> Floats:
         """Return what is left on average over the rows of cells."""
-        whole, mean = self._whole(), self.z.mean(axis=1)
+        whole, apart = self._whole(), self.z - self.by_place
+        mean = apart.mean(axis=1)
         left = np.zeros((len(q2), len(self.z)))
         for cell in np.unique(cells).tolist():
             rows = np.flatnonzero(cells == cell)
             z, of = self.z[:, rows], np.unique(self.person[rows], return_inverse=True)[1]
-            one, other = _covariances(z, of)
-            away = z.mean(axis=1) - mean
-            moments = np.where(whole.B != 0, (one + other) / 2 + np.outer(away, away), 0.0)
+            one, other = _covariances(z, self.by_place[:, rows], of)
+            C, away = (one[0] + other[0]) / 2, apart[:, rows].mean(axis=1) - mean
+            moments = np.where(whole.B != 0, C + np.outer(away, away), 0.0)
+            B = whole.B - self._alike + _of_some(self.by_place[:, rows])
             # as many persons as there are coordinates have the correlations of all
-            size = np.sqrt(np.diag(one + other) / np.maximum(np.diag(whole.covariance) * 2, TINY))
+            size = np.sqrt(np.diag(C) / np.maximum(np.diag(whole.covariance[0]), TINY))
             expected = np.outer(size, size) * whole.covariance
             persons = int(of.max()) + 1
-            in_cell = _Cell(one, other, expected, self.noise(rows), moments, whole.B, persons)
+            noise = self.noise(rows)
+            in_cell = _Cell(one, other, expected, noise, moments, B, self.drawn, persons)
             left += len(rows) / len(cells) * in_cell.left(q2)
         return left
 
@@ -157,9 +177,9 @@ def _joined(cells: Ints, person: Ints) -> Ints:
 
 @dataclass(frozen=True)
 class _Cell:
-    """Covariances of two halves of the persons of a cell, and what is expected of them.
+    """Covariances C and P of two halves of the persons of a cell, and what is expected of them.
 
-    `noise` is D of the numbers, `moments` and `B` are those of categories.
+    `noise` is D of the numbers, `moments` and `B` are those of categories, which are `drawn`.
     """
 
     one: Floats
@@ -168,52 +188,86 @@ class _Cell:
     noise: Floats
     moments: Floats
     B: Floats
+    drawn: Flags
     persons: int
 
     @property
     def covariance(self) -> Floats:
-        """The covariance of all of them."""
+        """Those of all of them."""
         return (self.one + self.other) / 2
 
     def left(self, q2: Floats) -> Floats:
         """Return what is left of each coordinate at some levels (levels, k)."""
         # what is expected has the weight of as many persons as there are coordinates
-        C, per_person = self.covariance, len(self.one) / self.persons
+        both, per_person = self.covariance, len(self.noise) / self.persons
         of_all, of_one, of_other = (
             (m + k * per_person * self.expected) / (1 + k * per_person)
-            for m, k in ((C, 1), (self.one, 2), (self.other, 2))
+            for m, k in ((both, 1), (self.one, 2), (self.other, 2))
         )
         by_others = min(1.0, 0.5 + FEW * per_person)
-        variances = np.empty((len(q2), len(C)))
+        variances = np.empty((len(q2), len(self.noise)))
         for level, share in enumerate(q2.tolist()):
             q = np.sqrt(share)
             D = self.noise + (q * self.moments + self.B) / (1 + q)
-            fitted = _left(of_all, of_all, D, share) if by_others < 1 else 0.0
-            apart = (_left(of_one, self.other, D, share) + _left(of_other, self.one, D, share)) / 2
+            (all_, one, other, by_one, by_other) = (
+                _Seen.of(each, D, self.drawn, q)
+                for each in (of_all, self.one, self.other, of_one, of_other)
+            )
+            fitted = all_.left_by(all_) if by_others < 1 else 0.0
+            apart = (other.left_by(by_one) + one.left_by(by_other)) / 2
             left = by_others * apart + (1 - by_others) * fitted
-            variances[level] = np.clip(left, 0.0, np.diag(C))
+            variances[level] = np.clip(left, 0.0, np.diag(both[0]))
         return variances
 
 
-def _left(learned: Floats, C: Floats, D: Floats, q2: float) -> Floats:
-    """Return what an estimate learned from one covariance leaves of coordinates of another.
+@dataclass(frozen=True)
+class _Seen:
+    """C, the covariance M of what copies show, and c, that of it with what they hide."""
 
-    With b_k = q (q^2 C + D)^-1 c_k of the learned one: C_kk - 2 q b_k' c_k + b_k' (q^2 C + D) b_k.
-    """
-    q = np.sqrt(q2)
-    M = q2 * learned + (1 - q2) * D
-    size = np.sqrt(np.maximum(np.diag(M), TINY))
-    M = M / np.outer(size, size) + RIDGE * np.eye(len(M))
-    b = q * np.linalg.solve(M, learned / size[:, None]) / size[:, None]
-    shown = q2 * C + (1 - q2) * D
-    return np.asarray(np.diag(C) - 2 * q * (b * C).sum(axis=0) + (b * (shown @ b)).sum(axis=0))
+    C: Floats
+    M: Floats
+    c: Floats
+
+    @classmethod
+    def of(cls, covariances: Floats, D: Floats, drawn: Flags, q: float) -> "_Seen":
+        """Return them at a level, given C and P."""
+        C, P = covariances
+        # categories go with each other as those of donors do: that is in D
+        beside = q * (1 - q) * np.where(drawn[:, None], 0.0, P)
+        return cls(C, q**2 * C + (1 - q**2) * D + beside + beside.T, q * C + (1 - q) * P.T)
+
+    def left_by(self, learned: "_Seen") -> Floats:
+        """Return what an estimate learned from others leaves: C_kk - 2 b_k' c_k + b_k' M b_k.
+
+        With b_k = M^-1 c_k of the learned one.
+        """
+        size = np.sqrt(np.maximum(np.diag(learned.M), TINY))
+        M = learned.M / np.outer(size, size) + RIDGE * np.eye(len(size))
+        b = np.linalg.solve(M, learned.c / size[:, None]) / size[:, None]
+        return np.asarray(np.diag(self.C) - 2 * (b * self.c).sum(0) + (b * (self.M @ b)).sum(0))
 
 
-def _covariances(z: Floats, person: Ints) -> tuple[Floats, Floats]:
-    """Return those of every other person, and of the others."""
-    return _covariance(z[:, person % 2 == 0]), _covariance(z[:, person % 2 == 1])
+def _covariances(z: Floats, by_place: Floats, person: Ints) -> tuple[Floats, Floats]:
+    """Return C and P (2, k, k) of every other person, and of the others."""
+    some = np.flatnonzero(by_place.any(axis=1))
+    halves = []
+    for half in (0, 1):
+        rows = np.flatnonzero(person % 2 == half)
+        C = _covariance(z[:, rows])
+        P = np.zeros_like(C)
+        P[:, some] = _covariance(z[:, rows], by_place[np.ix_(some, rows)])
+        halves.append(np.stack([C, P]))
+    return halves[0], halves[1]
 
 
-def _covariance(z: Floats) -> Floats:
+def _of_some(by_place: Floats) -> Floats:
+    """Return the covariance of coordinates, of which most are 0 everywhere."""
+    some, out = np.flatnonzero(by_place.any(axis=1)), np.zeros((len(by_place), len(by_place)))
+    out[np.ix_(some, some)] = _covariance(by_place[some])
+    return out
+
+
+def _covariance(z: Floats, other: Floats | None = None) -> Floats:
+    """Return the covariance of coordinates, or that with others."""
     z = z - z.mean(axis=1, keepdims=True)
-    return np.asarray(z @ z.T / max(1, z.shape[1]))
+    return np.asarray(z @ (z if other is None else other).T / max(1, z.shape[1]))

@@ -62,6 +62,7 @@ class PersonRows:
 
     `numbers` are those on their scales less their means, the person's mean in place of gaps;
     `categories` has the indicators of each category by its name; `shown` is what has no noise.
+    `by_place` are the means of indicators at the same place of a history, if these show something.
     `starts` is where the rows of each person begin, in the order of `times` if they are `in_time`;
     `codes` are the values of what is shown. `persons` are words by which persons are known in
     linked tables, and `beside` is what copies of these show of them. `outers` is where the rows of
@@ -80,6 +81,7 @@ class PersonRows:
     persons: Words = field(default_factory=lambda: np.empty(0, dtype=np.uint64))
     beside: Sequence[Beside] = ()
     outers: Ints | None = None
+    by_place: Mapping[str, Floats] = field(default_factory=dict)
 
     @property
     def clusters(self) -> Ints:
@@ -247,6 +249,7 @@ def _class(rows: PersonRows, persons: Ints) -> _Class:
     functions = _functions(starts, len(at), in_time=rows.in_time)
     # every function of every column is a coordinate of a row
     names, kinds, parts = _looked_at(rows, at, functions)
+    alike = _by_place(rows, at, functions)
     # how many rows a person has is seen
     count = np.repeat(sizes, sizes).astype(np.float64)
     for each in (1 / count, np.log(count)):
@@ -263,7 +266,9 @@ def _class(rows: PersonRows, persons: Ints) -> _Class:
     noise = _Noise.of(rows.noise, times, list(functions.values()), names, others)
     z, noisy = np.concatenate(parts), np.array([name != "" for name in names])
     drawn = np.array([name in rows.categories or name == DRAWN_BESIDE for name in names])
-    coordinates = Coordinates(z, noisy, drawn, starts, noise(np.arange(len(at))), noise)
+    by_place = np.concatenate([alike, np.zeros((len(z) - len(alike), len(at)))])
+    D = noise(np.arange(len(at)))
+    coordinates = Coordinates(z, by_place, noisy, drawn, starts, D, noise)
     seen = [kind in PROMISED and not name for name, kind in zip(names, kinds, strict=True)]
     bins = _bins(z[seen], [codes[at] for codes in rows.codes])
     return _Class(coordinates, names, kinds, bins)
@@ -280,6 +285,7 @@ def _nested_class(rows: PersonRows, households: Ints) -> _Class:
         nested = replace(nested, times=times, moments=moments)
     functions = nested.functions()
     names, kinds, parts = _looked_at(rows, at, functions)
+    alike = _by_place(rows, at, functions)
     # how many rows and persons there are is seen
     seen = nested.seen()
     names, kinds = [*names, *[""] * len(seen)], [*kinds, *[VALUE] * len(seen)]
@@ -287,7 +293,9 @@ def _nested_class(rows: PersonRows, households: Ints) -> _Class:
     noise = NestedNoise(rows.noise, list(functions.values()), times, len(names))
     noisy = np.array([name != "" for name in names])
     drawn = np.array([name in rows.categories for name in names])
-    coordinates = Coordinates(z, noisy, drawn, starts, noise(np.arange(len(at))), noise)
+    by_place = np.concatenate([alike, np.zeros((len(z) - len(alike), len(at)))])
+    D = noise(np.arange(len(at)))
+    coordinates = Coordinates(z, by_place, noisy, drawn, starts, D, noise)
     return _Class(coordinates, names, kinds, _bins(z[~noisy], [codes[at] for codes in rows.codes]))
 
 
@@ -303,6 +311,19 @@ def _looked_at(
             kinds += [kind] * len(coordinates)
             parts.append(function.of(coordinates))
     return names, kinds, parts
+
+
+def _by_place(
+    rows: PersonRows, at: Ints, functions: Mapping[str, "_Function | NestedFunction"]
+) -> Floats:
+    """Return the same functions of what donors have for sure, 0 where that is nothing."""
+    parts = []
+    for name, values in _columns(rows):
+        nothing = np.zeros((len(values), len(at)))
+        alike = rows.by_place.get(name)
+        for function in functions.values():
+            parts.append(nothing if alike is None else function.of(alike[:, at]))
+    return np.concatenate(parts)
 
 
 def _rows_of(starts: Ints, some: Ints, rows: int) -> tuple[Ints, Ints]:

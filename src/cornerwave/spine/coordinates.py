@@ -200,7 +200,7 @@ def sampled_persons(
     rows = _person_rows(surveyor, survey, ordered, categories, noise, others, in_time=True)
     persons = [replace(rows, beside=others_show)]
     if schema.time not in schema.unchanged:
-        persons.append(_person_rows(surveyor, survey, sample, (), noise, names))
+        persons.append(_person_rows(surveyor, survey, sample, categories, noise, names))
     return persons
 
 
@@ -240,7 +240,11 @@ def _person_rows(
     }
     most = max(1, MOST_OF_PERSONS // max(1, len(coded)))
     none = np.zeros(len(sample.units), dtype=np.bool_)
-    shown = [*np.isnan(x), *numbers[len(x) :]]
+    gaps = {
+        "+".join(each.columns): _gone(np.array([cells[name] for name in each.columns]), each)
+        for each in categories
+    }
+    shown = [*np.isnan(x), *numbers[len(x) :], *(each for each in gaps.values() if each.any())]
     kept = {name: _codes(cells[name][None]) for name in schema.kept}
     shown += [
         each.values
@@ -253,11 +257,20 @@ def _person_rows(
         sizes = lengths_of(sample.starts, len(times))
         x = less_time(x, hat_matrix(times, noise.knots), sample.starts, sizes)
     drawn = {
-        name: np.array([c.values for c in indicators(name, name, codes, none, most=most)])
+        name: with_means(
+            np.array([c.values for c in indicators(name, name, codes, gaps[name], most=most)]),
+            sample.starts,
+        )
         for name, codes in coded.items()
     }
+    order = sample.order if times is None else times
+    by_place = {
+        name: alike
+        for name, rows in drawn.items()
+        if order is not None and (alike := shown_by_place(rows, sample.starts, order)).any()
+    }
     if in_time:
-        shown += [each for rows in drawn.values() for each in shown_by_place(rows, sample.starts)]
+        shown += [each for alike in by_place.values() for each in alike if each.any()]
     return PersonRows(
         names=names,
         numbers=x,
@@ -270,6 +283,7 @@ def _person_rows(
         codes=list(kept.values()),
         persons=sample.units[sample.starts],
         outers=None if sample.outers is None else sample.outer_starts,
+        by_place=by_place,
     )
 
 
@@ -356,7 +370,11 @@ def _missing(
     surveyor: Surveyor, survey: Survey, group: Categories
 ) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
     """Return where a category shows that it is missing."""
-    cells = _cells(surveyor, survey, group.columns)
+    return _gone(_cells(surveyor, survey, group.columns), group)
+
+
+def _gone(cells: Words, group: Categories) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
+    """Return where a category shows that it is missing, given its cells (columns, rows)."""
     return np.asarray((cells == MISSING_BITS).any(axis=0) & (not group.hides_missing))
 
 
@@ -408,24 +426,29 @@ LEAST_SECRET = 0.05
 MOST_NAMED = 6
 
 
-def shown_by_place(drawn: Floats, starts: Ints) -> Iterator[Floats]:
-    """Yield E[z | i, m] of the indicators z (k, rows) of a category where it is more than chance.
+def shown_by_place(drawn: Floats, starts: Ints, order: Floats) -> Floats:
+    """Return E[z | i, m] - E[z] of the indicators z (k, rows) of a category, 0 if that is chance.
 
-    Rows are sorted by person, `starts` is where each begins, and by time.
+    Rows are sorted by person, `starts` is where each begins; `order` is that of a person's rows.
     """
-    codes = _places(starts, drawn.shape[1])
+    codes = _places(starts, order)
     counts = np.bincount(codes)
-    for z in drawn:
-        means = (np.bincount(codes, weights=z) / counts)[codes]
-        if _within(z, means, len(counts)) < (1 - SLIGHT) * z.var():
-            yield np.where(counts[codes] < LEAST_AT_PLACE, z.mean(), means)
+    means = np.array([(np.bincount(codes, weights=z) / counts)[codes] for z in drawn])
+    # of all indicators or none: they add up to 1, and what donors have of them does
+    if any(
+        _within(z, mean, len(counts)) < (1 - SLIGHT) * z.var()
+        for z, mean in zip(drawn, means, strict=True)
+    ):
+        means = np.where(counts[codes] < LEAST_AT_PLACE, drawn.mean(axis=1, keepdims=True), means)
+        return np.asarray(means - drawn.mean(axis=1, keepdims=True))
+    return np.zeros_like(drawn)
 
 
 def check_places(persons: Sequence[PersonRows]) -> None:
     """Raise ColumnError for categories that everybody runs through in the same order of times."""
     columns: list[str] = []
     for rows in (each for each in persons if each.in_time and each.times is not None):
-        codes = _places(rows.starts, rows.numbers.shape[1])
+        codes = _places(rows.starts, np.arange(rows.numbers.shape[1]))
         counts = np.bincount(codes)
         for name, drawn in rows.categories.items():
             within = sum(
@@ -445,10 +468,12 @@ def check_places(persons: Sequence[PersonRows]) -> None:
         )
 
 
-def _places(starts: Ints, rows: int) -> Ints:
+def _places(starts: Ints, order: Floats | Ints) -> Ints:
     """Return codes of (i, m), the place of each row and the number of rows, or of i alone."""
-    sizes = lengths_of(starts, rows)
-    many, place = np.repeat(sizes, sizes), np.arange(rows) - np.repeat(starts, sizes)
+    sizes = lengths_of(starts, len(order))
+    many, place = np.repeat(sizes, sizes), np.empty(len(order), dtype=np.int64)
+    in_order = np.lexsort((order, np.repeat(starts, sizes)))
+    place[in_order] = np.arange(len(order)) - np.repeat(starts, sizes)
     of_both = place + (1 + int(place.max(initial=0))) * many
     codes = np.unique(of_both, return_inverse=True)[1]
     few = np.bincount(codes, minlength=1)[codes] < LEAST_AT_PLACE

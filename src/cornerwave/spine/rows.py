@@ -181,10 +181,10 @@ def row_order(table: pa.Table, places: Ints, schema: Schema) -> Floats:
     times = row_times(table, schema)
     if times is not None:
         return times
-    if schema.key is None:
-        return places.astype(np.float64)
     if not shows_order(schema):
         return np.zeros(table.num_rows)
+    if schema.key is None:
+        return places.astype(np.float64)
     keys = _whole(table, schema.key)
     if pa.types.is_integer(keys.type):
         # beyond 2^53 neighbours are equal, and follow each other by their ids
