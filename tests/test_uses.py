@@ -15,8 +15,8 @@ from cornerwave.outlook import (
     kept_groups,
     outlooks,
     recommend,
+    recommend_for_all,
 )
-from cornerwave.outlook._uses import recommend_for_all
 from cornerwave.sources import open_source
 from cornerwave.vault import Dataset, Vault
 
@@ -84,6 +84,7 @@ def test_kept_columns_that_single_out_fit_no_use_at_any_level(vault):
     assert other["public"].privacy is not None
 
 
+@pytest.mark.filterwarnings("ignore::cornerwave.errors.CornerwaveWarning")
 def test_groups_are_of_persons_where_there_are_some(vault):
     person = np.repeat(np.arange(600), 5)
     rng = np.random.default_rng(3)

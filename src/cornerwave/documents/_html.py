@@ -74,8 +74,8 @@ def _section(section: doc.Section) -> str:
     heading = f"<h2>{escape(section.title)}</h2>" if section.title else ""
     opening = f'<section id="{_anchor(section.title)}">' if section.title else "<section>"
     if section.is_detail:
-        inner = f"<details><summary>{heading}</summary>{_parts(section.parts)}</details>"
-        return f"{opening}{inner}</section>"
+        summary = f"<summary><h3>{escape(section.title)}</h3></summary>"
+        return f"{opening}<details>{summary}{_parts(section.parts)}</details></section>"
     return f"{opening}{heading}{_parts(section.parts)}</section>"
 
 

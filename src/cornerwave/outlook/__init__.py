@@ -10,7 +10,9 @@ _document      all of it as a document
 from cornerwave.outlook._advice import Advice, advice, recognised
 from cornerwave.outlook._document import (
     PROMISE,
+    consider_section,
     editions_section,
+    found_out_section,
     levels_document,
     levels_title,
     recommendations_section,
@@ -52,7 +54,9 @@ __all__ = [
     "Recommendation",
     "advice",
     "checked_uses",
+    "consider_section",
     "editions_section",
+    "found_out_section",
     "in_units",
     "kept_groups",
     "levels_document",

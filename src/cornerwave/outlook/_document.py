@@ -25,10 +25,10 @@ CHOOSE = "Choose the lowest privacy that hides enough; more noise costs recipien
 NO_ADVICE = Advice()
 FOUND_OUT = (
     "Of a number, half the width of a 90 % interval around the best estimate of one value; of a "
-    "category, how often the best guess of one cell is right. The last lines say from how many of "
-    "the original’s rows a mean would be as precise as from the copy, and how many records lie so "
-    "far out that they are recognised in the copy."
+    "category, how often the best guess of one cell is right. Rows for a mean: from how many of "
+    "the original’s rows a mean would be as precise as from the copy."
 )
+STAND_OUT = " Records that stand out lie so far out that they are recognised in the copy."
 LIMITED = (
     "A level is fit for a use if it keeps all of these limits; the lowest such is recommended. "
     "Internal: people bound by your rules; partner: others bound by an agreement; public: anybody."
@@ -73,7 +73,6 @@ def levels_document(
     `changing` is what copies of all editions at each privacy hide of rows that changed.
     """
     shown = [each for each in known if each.privacy in DRAWN] or list(known)
-    lines = advice.lines()
     figures = [doc.Section("Figures", [doc.Bullets(advice.details)], is_detail=True)]
     pairs = zip(known, changing or [{}] * len(known), strict=True)
     return doc.Document(
@@ -83,9 +82,9 @@ def levels_document(
         + (f" This is edition {len(editions)}." if len(editions) > 1 else ""),
         sections=(
             *([recommendations_section(recommended)] if recommended else ()),
-            *([_found_out_section(shown)] if known else ()),
+            *([found_out_section(shown)] if known else ()),
             *editions_section(editions, *_of_changing(known, changing)),
-            *([doc.Section("What to consider", [doc.Bullets(lines)])] if lines else ()),
+            *consider_section(advice),
             *([_hidden_section(shown), *_joint_section(shown), _cost_section(known)] * bool(known)),
             *(figures if advice.details else ()),
             *([_limits_section()] if recommended else ()),
@@ -112,6 +111,14 @@ def _recommended(each: Recommendation) -> dict[str, object]:
         "remedies": list(each.remedies),
         "untested": list(each.untested),
     }
+
+
+def consider_section(advice: Advice, *, figures: bool = False) -> list[doc.Section]:
+    """Return what an owner should know and do, perhaps with the figures at a click, if anything."""
+    lines = advice.lines()
+    at_click = doc.Fold("Figures", [doc.Bullets(advice.details)], is_open=False)
+    parts: list[doc.Part] = [doc.Bullets(lines), *[at_click] * (figures and bool(advice.details))]
+    return [doc.Section("What to consider", parts)] if lines else []
 
 
 # --- what a steward decides by ------------------------------------------------------------
@@ -154,8 +161,8 @@ def _fit(outlook: Outlook | None) -> tuple[doc.Content, doc.Content]:
     return f"{outlook.privacy:g}", f"{outlook.worth:.0%} of the rows"
 
 
-def _found_out_section(shown: Sequence[Outlook]) -> doc.Section:
-    """Return what the holder of a copy can find out of each column, in its own units."""
+def found_out_section(shown: Sequence[Outlook]) -> doc.Section:
+    """Return what holders of copies can find out of each column, in its own units."""
     middle = shown[len(shown) // 2]
     rows = [
         doc.ShareRow(
@@ -176,12 +183,13 @@ def _found_out_section(shown: Sequence[Outlook]) -> doc.Section:
     picture = doc.Picture(doc.Shares(rows, "What stays hidden of each column, by privacy"))
     cells = [(name, *(each.in_words(name) for each in shown)) for name in middle.hidden]
     cells.append(("rows for a mean", *(f"{each.worth:.0%}" for each in shown)))
-    if middle.stand_out is not None:
+    counted = middle.stand_out is not None
+    if counted:
         cells.append(("records that stand out", *(f"{each.stand_out:,}" for each in shown)))
     table = doc.DataTable(_header(shown), cells)
     return doc.Section(
         "What a recipient can find out",
-        [doc.Paragraph(FOUND_OUT), doc.Legend(marks), picture, table],
+        [doc.Paragraph(FOUND_OUT + STAND_OUT * counted), doc.Legend(marks), picture, table],
     )
 
 
