@@ -242,9 +242,12 @@ def test_the_draft_joins_categories_that_name_each_other_and_no_others():
     content = tomllib.loads(draft(found))
     assert content["together"] == [["city", "region"]]
     told = "\n".join(found.disclosure.sentences)
-    assert "refreshed together (city and region): privacy 0.5 takes noise" in told
+    assert "refreshed together (city and region): at privacy 0.5 a copy is worth" in told
+    assert "wage is exposed by job: from it alone a value is known to within ±" in told
+    details = "\n".join(found.disclosure.details)
     for part in ("job reveals", "of wage", "without job it would take 1"):
-        assert part in told
+        assert part in details
+        assert part not in told
     assert "flag" not in told
     apart = inspect(open_source(towns().drop_columns(["region", "wage"]))).disclosure
     assert (apart.sentences, apart.together) == ((), ())
@@ -262,7 +265,7 @@ def test_no_group_is_drafted_that_singles_rows_out():
 
 @pytest.mark.slow
 def test_what_a_draft_says_of_a_sample_is_what_registration_finds(tmp_path):
-    from cornerwave.outlook import explained
+    from cornerwave.outlook import advice
     from cornerwave.vault import Vault
 
     table = towns(90_000)  # more rows than the sample has
@@ -273,11 +276,12 @@ def test_what_a_draft_says_of_a_sample_is_what_registration_finds(tmp_path):
         line for line in found.disclosure.sentences if not line.startswith("refreshed together")
     ]
     ours = "\n".join(said).split()
-    registered = "\n".join(explained(dataset.frozen)).split()
+    registered = "\n".join(advice(dataset.frozen).lines()).split()
     assert len(ours) == len(registered)
     for one, other in zip(ours, registered, strict=True):
         try:
-            assert float(one.rstrip("%")) == pytest.approx(float(other.rstrip("%")), rel=0.05)
+            ours_, theirs = (float(each.strip("±%;")) for each in (one, other))
+            assert ours_ == pytest.approx(theirs, rel=0.05)
         except ValueError:
             assert one == other
 

@@ -10,7 +10,7 @@ from scipy.special import ndtr, ndtri
 from cornerwave.columns import KNOTS
 from cornerwave.errors import CornerwaveWarning
 from cornerwave.inspection import draft, inspect
-from cornerwave.outlook import explained, outlook_of
+from cornerwave.outlook import advice, outlook_of
 from cornerwave.sources import open_source
 from cornerwave.spine.frozen import BURIED
 from cornerwave.vault import Vault
@@ -136,7 +136,7 @@ def test_a_column_that_noise_would_bury_is_said_to_be(tmp_path: Path) -> None:
     with pytest.warns(CornerwaveWarning, match="privacy 0.5 would bury such a column") as caught:
         dataset = vault.register("t", seldom_complete(), keep_order=True)
     assert "% more noise" not in str(caught[0].message)
-    said = [line for line in explained(dataset.frozen) if "would bury" in line]
+    said = [line for line in advice(dataset.frozen).sentences if "would bury" in line]
     [line] = said
     assert line.startswith("privacy 0.5 would bury 'y': ")
     K, S = (np.diag(each)[1] for each in (dataset.frozen.covariance, dataset.frozen.excess))
@@ -144,7 +144,7 @@ def test_a_column_that_noise_would_bury_is_said_to_be(tmp_path: Path) -> None:
     # the control: of a complete table nothing is
     complete = pa.table({"x": seldom_complete()["y"]})
     other = Vault.create(tmp_path / "other").register("t", complete, keep_order=True)
-    assert not any("bury" in line for line in explained(other.frozen))
+    assert not any("bury" in line for line in advice(other.frozen).sentences)
 
 
 def test_a_level_that_would_bury_all_is_said_to(tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ def test_a_level_that_would_bury_all_is_said_to(tmp_path: Path) -> None:
     level = dataset.frozen.hidden.level_of(500)
     assert level is not None
     assert level.noise > BURIED
-    [line] = [each for each in explained(dataset.frozen) if "bury" in each]
+    [line] = [each for each in advice(dataset.frozen).sentences if "bury" in each]
     assert "given what copies show without noise ('kept'), privacy 0.5 would bury every" in line
     assert f"the noise has {level.noise:,.0f} times the variance of the values" in line
 

@@ -200,11 +200,16 @@ Part = Paragraph | Bullets | Code | DataTable | Picture | Legend | Fold
 
 @dataclass(frozen=True)
 class Section:
-    """Parts under a heading; one that is `page_only` is too long for a terminal."""
+    """Parts under a heading; one that is `page_only` is too long for a terminal.
+
+    The figures of one that `is_detail` are behind the others: a page shows them at a click, a
+    terminal if they are asked for.
+    """
 
     title: str
     parts: Sequence[Part]
     page_only: bool = False
+    is_detail: bool = False
 
 
 @dataclass(frozen=True)

@@ -243,19 +243,17 @@ def _confirm_second_levels(dataset: "Dataset", releases: "Sequence[Release]") ->
 
 
 def _described(made: "Release", asked: "Level | Privacy") -> str:
-    """Say what a copy hides and with how much noise, and how that differs from what was asked."""
-    from cornerwave.levels import Privacy
+    """Say what a copy hides and costs, and how that differs from what was asked."""
+    from cornerwave.levels import Privacy, worth
 
     text = f"privacy {made.privacy:g}, noise {made.level.noise:.4g}"
     if isinstance(asked, Privacy):
         alone = asked.thousandths / 1000
         if asked.share != alone:
             text += f" (privacy rounded up from {asked.share:g})"
-        if made.level.privacy > alone:
-            text += f"; for columns that reveal nothing of each other, {alone / (1 - alone):.4g}"
     elif asked != made.level:
         text += f" (noise rounded up from {asked.noise:g})"
-    return text
+    return f"{text}; a mean as precise as from {worth(made.level.noise):.0%} of the rows"
 
 
 def again(

@@ -77,6 +77,10 @@ AlignOption = Annotated[
     typer.Option(metavar="COLUMN", help="Match rows by this column; default: by position."),
 ]
 
+DetailsOption = Annotated[
+    bool, typer.Option("--details", help="Show the figures behind the sentences too.")
+]
+
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 

@@ -9,6 +9,7 @@ import typer
 
 from cornerwave.choices import Choices, ReadingSettings
 from cornerwave.cli._options import (
+    DetailsOption,
     EngineOption,
     MasterOption,
     SourceOption,
@@ -120,6 +121,7 @@ def register(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Do everything but record the dataset.")
     ] = False,
+    details: DetailsOption = False,
     engine: EngineOption = "local",
     master: MasterOption = None,
     vault: VaultOption = None,
@@ -127,7 +129,7 @@ def register(
     reading: ReadingSettings,
 ) -> None:
     """Register a table, or several of the same persons, before the first release."""
-    from cornerwave.outlook import explained
+    from cornerwave.outlook import advice
     from cornerwave.vault import Registration
 
     opened, tables = open_vault(vault, to_change=not dry_run), _tables_in(source)
@@ -154,8 +156,10 @@ def register(
     for dataset in registered:
         for line in _registered(dataset, "Would register" if dry_run else "Registered"):
             say(line)
-        for line in explained(dataset.frozen):
+        for line in advice(dataset.frozen).lines(details=details):
             say(f"  {line}")
+    if not dry_run:
+        say(f"Next: cornerwave levels {shlex.quote(name)}, which recommends a privacy for each use")
 
 
 def _tables_in(sources: list[str]) -> dict[str, str] | None:

@@ -73,6 +73,9 @@ def is_page(path: Path, title: str) -> bool:
 def _section(section: doc.Section) -> str:
     heading = f"<h2>{escape(section.title)}</h2>" if section.title else ""
     opening = f'<section id="{_anchor(section.title)}">' if section.title else "<section>"
+    if section.is_detail:
+        summary = f"<summary><h3>{escape(section.title)}</h3></summary>"
+        return f"{opening}<details>{summary}{_parts(section.parts)}</details></section>"
     return f"{opening}{heading}{_parts(section.parts)}</section>"
 
 

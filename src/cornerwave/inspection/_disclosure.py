@@ -24,9 +24,9 @@ from cornerwave.errors import SourceError, collecting_warnings
 from cornerwave.inspection._columns import RARE
 from cornerwave.inspection._scales import RANK, can_be_ranked
 from cornerwave.keyed import KEY_BYTES, expand
-from cornerwave.levels import HALF, retention
+from cornerwave.levels import HALF, retention, worth
 from cornerwave.noise import position_ids
-from cornerwave.outlook import explained, outlooks
+from cornerwave.outlook import advice, outlooks
 from cornerwave.reuse import TableMarks
 from cornerwave.spine.freeze import freeze, pairs_worth_joining
 from cornerwave.spine.frozen import Frozen
@@ -76,12 +76,14 @@ class SampledRows:
 class Disclosure:
     """What a trial registration showed.
 
-    `sentences` state what columns reveal of each other, `together` are the categories to refresh
+    `sentences` state what columns reveal of each other and what to do, `details` the figures behind
+    them, `together` are the categories to refresh
     as one, `hide_missing` the columns whose gaps reveal too much to be shown; `looks` states what a
     column's copies will look like; `frozen` is what was fixed.
     """
 
     sentences: tuple[str, ...] = ()
+    details: tuple[str, ...] = ()
     together: tuple[tuple[str, ...], ...] = ()
     hide_missing: tuple[str, ...] = ()
     looks: Mapping[str, str] = field(default_factory=dict)
@@ -120,8 +122,10 @@ def disclosure(
     except SourceError as error:
         return Disclosure((f"registering this draft would be refused: {error}",))
     counted = replace(shown.frozen, people=None)  # persons are those of all rows, not of the trial
+    what = advice(counted)
     return Disclosure(
-        (*_saved(apart, joined), *_hiding(joined, shown), *explained(counted)),
+        (*_saved(apart, joined), *_hiding(joined, shown), *what.lines()),
+        what.details,
         shown.together,
         shown.choices.hide_missing,
         dict(_looks(shown.frozen)),
@@ -306,8 +310,8 @@ def _saved(apart: _Trial, joined: _Trial) -> Iterator[str]:
     if before is not None and after is not None and after.noise < before.noise:
         groups = "; ".join(" and ".join(names) for names in joined.together)
         yield (
-            f"refreshed together ({groups}): privacy 0.5 takes noise {after.noise:.3g} "
-            f"instead of {before.noise:.3g}"
+            f"refreshed together ({groups}): at privacy 0.5 a copy is worth "
+            f"{worth(after.noise):.0%} of the rows for a mean instead of {worth(before.noise):.0%}"
         )
 
 

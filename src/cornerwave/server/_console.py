@@ -26,7 +26,7 @@ from cornerwave.access import (
 from cornerwave.errors import ApprovalNeeded, CornerwaveError, LedgerDamaged, LevelError
 from cornerwave.ledger import Access, now
 from cornerwave.levels import LINEAR, Level
-from cornerwave.outlook import explained
+from cornerwave.outlook import advice
 from cornerwave.server._page import (
     PREFIX,
     Fields,
@@ -142,7 +142,7 @@ def dataset_page(
         ),
         answered=[e for e in reversed(sharing.requests(dataset=dataset.id)) if e.state != OPEN],
         downloads=_downloads(sharing.accesses(SEARCHED_FOR_DOWNLOADS), dataset.name),
-        sentences=list(explained(dataset.frozen)),
+        sentences=advice(dataset.frozen),
         privacy=privacy,
         allowed=bool(request.app.state.allowed),
     )

@@ -19,7 +19,7 @@ from cornerwave.document import BAD, GOOD
 from cornerwave.documents import body, overlay
 from cornerwave.errors import SourceError
 from cornerwave.levels import Level
-from cornerwave.outlook import Outlook, explained, in_units, outlook_at, outlook_of
+from cornerwave.outlook import Outlook, advice, in_units, outlook_at, outlook_of
 from cornerwave.privacy import (
     CategoryDistribution,
     Coalition,
@@ -154,7 +154,7 @@ def slider(request: Request, id: str, p: float = FIRST) -> Response:
         request,
         "privacy.html",
         dataset=dataset,
-        sentences=list(explained(dataset.frozen)),
+        sentences=advice(dataset.frozen),
         lowest=min(LOWEST, highest),
         highest=highest,
         **_outlook(request, dataset, min(p, highest)),

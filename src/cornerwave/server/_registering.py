@@ -23,7 +23,7 @@ from cornerwave.choices import Choices
 from cornerwave.columns import decide, is_number, listed
 from cornerwave.errors import CornerwaveError, SourceError, collecting_warnings, discreet
 from cornerwave.inspection import draft, inspect
-from cornerwave.outlook import explained
+from cornerwave.outlook import advice
 from cornerwave.schema_file import read_draft, schema_text
 from cornerwave.server._console import ThisDataset, dataset_page, linked_with
 from cornerwave.server._page import (
@@ -207,7 +207,7 @@ def _decided(made: Dataset) -> Iterator[str]:
     ):
         if groups:
             yield f"{what}: {listed([' + '.join(group) for group in groups], str)}"
-    yield from explained(made.frozen)
+    yield from advice(made.frozen).lines()
 
 
 def _within(request: Request, text: str) -> Path:
