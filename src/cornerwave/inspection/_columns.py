@@ -56,7 +56,8 @@ class ColumnReport:
     that may, and the sampled cells that hold it; `is_dated` is true of text that spells dates;
     `scale` is that of a number to be perturbed, if its values show which; `description` is what
     the file states that it means; `relative_to` the column that it is drafted as a distance from,
-    `present_if` the category that explains its gaps, each with the reason.
+    `present_if` the category that explains its gaps, `follows` the column that decides it, each
+    with the reason.
     """
 
     name: str
@@ -76,6 +77,7 @@ class ColumnReport:
     description: str | None = None
     relative_to: tuple[str, str] | None = None
     present_if: tuple[str, str] | None = None
+    follows: tuple[str, str] | None = None
 
     @property
     def is_ranked(self) -> bool:
@@ -99,6 +101,7 @@ class ColumnReport:
             "hide_missing": bool(self.missing),
             "relative_to": self.relative_to is not None,
             "present_if": self.present_if is not None,
+            "follows": self.follows is not None,
         }
         return tuple(name for name, is_asked in asked.items() if is_asked)
 
@@ -185,8 +188,8 @@ class Columns:
             distinct = self._distinct[part.name]
             present = self.rows - self._missing[part.name]
             recognised = known.get(part.name)
-            undecided = _undecided(part.type, distinct, present)
-            do = _do(part.type, undecided, recognised)
+            undecided = _undecided(part.type, distinct, present) if present else None
+            do = _do(part.type, undecided, recognised) if present or not self.rows else "drop"
             cells = rows.column(part.name) if part.name in rows.column_names else None
             scale = drafted_scale(cells, part.name) if do == "perturb" and cells else None
             ranked = scale is not None and scale.transform == RANK
@@ -268,6 +271,8 @@ class Columns:
         is_known = recognised is not None and IDENTIFIER in recognised.reason
         if (category or pa.types.is_integer(part.type)) and present > FEW_ROWS and not is_known:
             yield from _nearly_unique(distinct, present)
+        if not present and self.rows:
+            yield "no values at all: there is nothing to release"
         if distinct.number == 1:
             yield "constant: noise cannot hide it"
         if category and distinct.exact and (rare := distinct.held_by_fewer_than(RARE)):

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cornerwave.arrays import Ints, Words
-from cornerwave.choices import CATEGORY, DOES, DROPPED, PERTURBED, UNIT, Choices
+from cornerwave.choices import CATEGORY, DERIVED, DOES, DROPPED, PERTURBED, UNIT, Choices
 from cornerwave.columns import (
     DAYS,
     Relative,
@@ -102,11 +102,12 @@ def disclosure(
     ranked: Sequence[str] = (),
     relative: Relative | None = None,
     present: Mapping[str, str] | None = None,
+    follows: Mapping[str, str] | None = None,
 ) -> Disclosure:
     """Register some rows for trial, with what a draft proposes for each column.
 
     Numbers that are `ranked` are perturbed on their ranks, those `relative` to others as distances;
-    they are `present` if a category lets them.
+    they are `present` if a category lets them. Columns that others decide `follows` these.
     """
     if not any(do in ("perturb", "category") for do in proposed.values()):
         return Disclosure()
@@ -116,7 +117,8 @@ def disclosure(
         relative = relative or {}
         scored = dict(zip(ranked, distances_in(few, ranked, relative), strict=True))
         ranked = [n for n, x in scored.items() if can_be_ranked(pa.chunked_array([x]), n)]
-        apart = _Trial.of(few, types, proposed, ranked, relative, present or {})
+        given = (relative, present or {}, follows or {})
+        apart = _Trial.of(few, types, proposed, ranked, *given)
         joined = apart.with_close_ones_together()
         shown = joined.with_gaps_hidden().on(rows)
     except SourceError as error:
@@ -201,7 +203,7 @@ def _kind(type_: pa.DataType) -> str:
     return {None: "numbers", DAYS: "dates"}.get(unit_of(type_), "times")
 
 
-_TRIED = (DOES[PERTURBED], DOES[CATEGORY], DOES[UNIT])
+_TRIED = (DOES[PERTURBED], DOES[CATEGORY], DOES[UNIT], DOES[DERIVED])
 
 
 @dataclass(frozen=True)
@@ -224,6 +226,7 @@ class _Trial:
         ranked: Sequence[str],
         relative: Relative,
         present: Mapping[str, str],
+        follows: Mapping[str, str],
     ) -> "_Trial":
         """Register rows as proposed; columns to be decided are left out."""
         chosen = {do: tuple(n for n in proposed if proposed[n] == do) for do in proposed.values()}
@@ -238,6 +241,7 @@ class _Trial:
                 min_count=RARE,
                 transform={name: RANK for name in ranked if proposed[name] == "perturb"},
                 relative_to={n: base for n, base in relative.items() if proposed[n] == "perturb"},
+                follows={n: other for n, other in follows.items() if proposed[n] == "derive"},
                 present_if={n: other for n, other in present.items() if proposed[n] == "perturb"},
             ),
         )

@@ -60,17 +60,6 @@ def with_distances_drafted(
     return tuple(drafted.get(each.name, each) for each in columns)
 
 
-def without_dropped_bases(columns: Sequence[ColumnReport]) -> tuple[ColumnReport, ...]:
-    """Return columns of which none is relative to one that is not perturbed any more."""
-    noisy = {each.name for each in columns if each.do == "perturb"}
-    return tuple(
-        replace(each, relative_to=None)
-        if each.relative_to and not {each.name, each.relative_to[0]} <= noisy
-        else each
-        for each in columns
-    )
-
-
 def _may_pair(report: ColumnReport, rows: pa.Table) -> bool:
     if report.do != "perturb" or report.name not in rows.column_names:
         return False

@@ -126,6 +126,7 @@ def _decided(report: ColumnReport) -> tuple[object, ...]:
     return (
         *(report.do, report.type, report.marks, report.is_ranked, report.is_whole),
         *(report.decimals, report.description, report.relative_to, report.present_if),
+        report.follows,
     )
 
 
@@ -149,7 +150,9 @@ def _entry(
         told = "released with copies: it must not name people"
         undecided = "# " if first.do == DECIDE else ""
         yield undecided + _line("describe", first.description, told)
-    if first.do == "perturb" and first.present_if is not None:
+    if first.follows is not None:
+        yield _line("follows", *first.follows)
+    elif first.do == "perturb" and first.present_if is not None:
         yield _line("present_if", *first.present_if)
     elif hides:
         yield _line("hide_missing")

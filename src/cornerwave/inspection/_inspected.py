@@ -13,9 +13,10 @@ from cornerwave.choices import DOES, UNIT
 from cornerwave.columns import SAFE_ROWS, Distinct
 from cornerwave.inspection._columns import ColumnReport, Columns
 from cornerwave.inspection._disclosure import Disclosure, SampledRows, disclosure
-from cornerwave.inspection._distances import with_distances_drafted, without_dropped_bases
+from cornerwave.inspection._distances import with_distances_drafted
 from cornerwave.inspection._draft import risks
 from cornerwave.inspection._explained_gaps import with_presence_drafted, without_invented
+from cornerwave.inspection._followed import with_followers_drafted
 from cornerwave.inspection._unit_draft import (
     accepted_unit,
     better_unit,
@@ -127,13 +128,13 @@ def _inspection(
     rows, units = look.rows, look.units
     several = unit is not None and not look.is_unique(unit.columns[0])
     time = time_to_propose(rows, unit) if several else None
-    columns = tuple(with_time(columns, rows, unit, time))
-    if not several:  # rows of a person share noise: their columns have it by themselves
-        columns = with_presence_drafted(with_distances_drafted(columns, rows), rows)
+    plain = tuple(with_time(columns, rows, unit, time))
+    columns = _of_each_other(plain, rows, several=several, time=time)
     disclosed = _disclosed(look, columns)
-    kept = without_invented(columns, disclosed.hide_missing)
-    if kept != columns:
-        columns = without_dropped_bases(kept)
+    kept = {each.name: each for each in without_invented(columns, disclosed.hide_missing)}
+    if dropped := {each.name for each in columns if kept[each.name] != each}:
+        left = [kept[each.name] if each.name in dropped else each for each in plain]
+        columns = _of_each_other(left, rows, several=several, time=time)
         disclosed = _disclosed(look, columns)
     proposed = {each.name: each.do for each in columns}
     warnings = [*unit_warnings(columns, units, unit)] if several or unit is None else []
@@ -158,6 +159,16 @@ def _inspection(
     return Inspection(columns, disclosed, tuple(warnings), tuple(units), asked, time)
 
 
+def _of_each_other(
+    columns: Sequence[ColumnReport], rows: pa.Table, *, several: bool, time: str | None
+) -> tuple[ColumnReport, ...]:
+    """Return columns of which some are distances, follow others, or are present by others."""
+    if several:  # rows of a person share noise: their numbers have it by themselves
+        return with_followers_drafted(columns, rows, time)
+    following = with_followers_drafted(with_distances_drafted(columns, rows), rows)
+    return with_presence_drafted(following, rows)
+
+
 def _disclosed(look: Look, columns: Sequence[ColumnReport]) -> Disclosure:
     """Register sampled rows for trial as it is proposed."""
     return disclosure(
@@ -167,6 +178,7 @@ def _disclosed(look: Look, columns: Sequence[ColumnReport]) -> Disclosure:
         [each.name for each in columns if each.is_ranked],
         relative={each.name: each.relative_to[0] for each in columns if each.relative_to},
         present={each.name: each.present_if[0] for each in columns if each.present_if},
+        follows={each.name: each.follows[0] for each in columns if each.follows},
     )
 
 
