@@ -37,6 +37,7 @@ LEAST_ROLE = {
     "GET /console/recipients": VIEWER,
     "POST /console/recipients": OWNER,
     "GET /console/recipient": VIEWER,
+    "POST /console/recipient/terms": OWNER,
     "POST /console/recipient/remove": OWNER,
     "POST /console/recipient/token": OWNER,
     "POST /console/recipient/token/end": OWNER,

@@ -72,6 +72,7 @@ def ledger(
         title = f"{dataset.name}: {dataset.rows:,} rows, registered {dataset.registered_at}"
         title += f", edition {len(dataset.editions)}" if len(dataset.editions) > 1 else ""
         title += f", closed {dataset.closed}" if dataset.closed else ""
+        stated = any(held.terms for held in dataset.holdings)
         rows = [
             (
                 held.recipient,
@@ -80,6 +81,7 @@ def ledger(
                 str(held.spec.format),
                 held.spec.rows,
                 held.since,
+                *[held.terms.in_words] * stated,
             )
             for held in dataset.holdings
         ]
@@ -88,7 +90,8 @@ def ledger(
 
             table = editions_table(dataset.editions)
             print_table(f"{dataset.name}: editions", table.header, table.rows)
-        print_table(title, ("recipient", "privacy", "noise", "format", "edition", "since"), rows)
+        header = ("recipient", "privacy", "noise", "format", "edition", "since")
+        print_table(title, (*header, *["terms"] * stated), rows)
 
 
 def _lines(given: list[str]) -> list[str]:
@@ -161,6 +164,7 @@ def _dataset_json(dataset: "Dataset") -> JsonObject:
                 "privacy": dataset.privacy_of(held.spec.level),
                 **{k: v for k, v in held.spec.to_json().items() if k not in ("level", "mark")},
                 "since": held.since,
+                "terms": held.terms.to_json(),
             }
             for held in dataset.holdings
         ],

@@ -11,7 +11,6 @@ what, and never changes the noise. Appending checks the chain's row and its last
 costs one line; only what reads a whole chain checks the whole of it.
 """
 
-import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,7 +18,6 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from cornerwave.errors import (
     AlreadyRegistered,
@@ -30,10 +28,10 @@ from cornerwave.errors import (
     WrongKey,
     nearest,
 )
+from cornerwave.kinds import canonical
 from cornerwave.ledger._chain import Chain, Draft, attach
 from cornerwave.ledger._chains import (
     EDITION,
-    HOLDING,
     MARKS,
     MOVED,
     RENAMED,
@@ -43,11 +41,13 @@ from cornerwave.ledger._chains import (
     Chains,
     EditionLine,
     Entry,
+    Held,
     Holding,
     act_draft,
     check_named,
     check_new,
     check_rows_new,
+    holding_drafts,
     holdings_in,
     late,
 )
@@ -56,7 +56,6 @@ from cornerwave.ledger._key import Key
 from cornerwave.ledger._postgresql import PostgreSQL
 from cornerwave.ledger._records import Records
 from cornerwave.ledger._sqlite import SQLite
-from cornerwave.spec import CopySpec
 
 
 @dataclass(frozen=True)
@@ -176,8 +175,8 @@ class Ledger:
         entry = replace(entry, macs=macs)
         stated = {name: value for name, value in asdict(entry).items() if name != "editions"}
         done = act_draft(self.who, "registered")
-        chains.append(chain, [Draft(at, "registration", None, _json(stated)), *done])
-        listed = _json({"id": entry.id, "name": entry.name})
+        chains.append(chain, [Draft(at, "registration", None, canonical(stated)), *done])
+        listed = canonical({"id": entry.id, "name": entry.name})
         chains.append(vault, [Draft(at, "dataset", None, listed)])
         return entry
 
@@ -234,11 +233,13 @@ class Ledger:
                 known = chains.entry(other)
                 if other.id not in (chain.id, *there.unrelated) and chain.id not in known.unrelated:
                     check_new(of_batch, chains.marks(other, known), other.name)
-            contents = {**attachments, MARKS: _json(list(marks)).encode()}
+            contents = {**attachments, MARKS: canonical(list(marks)).encode()}
             macs = {name: attach(chains.connection, chain, name, c) for name, c in contents.items()}
             at = _now()
             done = act_draft(self.who, f"added edition {line['edition']} ({line['kind']})")
-            chains.append(chain, [Draft(at, EDITION, None, _json({**line, "macs": macs})), *done])
+            chains.append(
+                chain, [Draft(at, EDITION, None, canonical({**line, "macs": macs})), *done]
+            )
             added: EditionLine = {**line, "macs": macs, "at": at}
             return replace(there, editions=(*there.editions, added))
 
@@ -288,7 +289,7 @@ class Ledger:
             chains.remove(chain)
             gone = {"id": chain.id, "name": chain.name, "macs": [line.mac for line in lines]}
             done = act_draft(self.who, f"unregistered {chain.name}")
-            chains.append(vault, [Draft(_now(), UNREGISTERED, None, _json(gone)), *done])
+            chains.append(vault, [Draft(_now(), UNREGISTERED, None, canonical(gone)), *done])
 
     def close(self, dataset: str) -> str:
         """End the releases of a dataset, and return since when; what was released stays."""
@@ -316,14 +317,14 @@ class Ledger:
                 old = chains.chain(dataset, lock=True)
                 chain = replace(old, name=name)
                 done = act_draft(self.who, f"renamed, from {old.name}")
-                renamed = Draft(_now(), RENAMED, None, _json({"name": name}))
+                renamed = Draft(_now(), RENAMED, None, canonical({"name": name}))
                 chains.append(chain, [renamed, *done])
-                listed = _json({"id": chain.id, "name": name})
+                listed = canonical({"id": chain.id, "name": name})
                 chains.append(chains.vault(lock=True), [Draft(_now(), RENAMED, None, listed)])
 
     def move(self, dataset: str, source: str, *, edition: int = 1) -> None:
         """Record where the table of a dataset, or what an edition brought, lies now."""
-        moved = _json({"source": source, "edition": edition})
+        moved = canonical({"source": source, "edition": edition})
         with self._writing() as chains:
             chain = chains.chain(dataset, lock=True)
             chains.append(chain, [Draft(_now(), MOVED, None, moved)])
@@ -362,20 +363,20 @@ class Ledger:
     def hold(
         self,
         dataset: str,
-        copies: Iterable[tuple[str, CopySpec]],
+        copies: Iterable[Held],
         *,
         permit: Callable[[Records], None] | None = None,
     ) -> None:
         """Record who is about to hold copies of a dataset, given by its id.
 
         A copy that is recorded already (same recipient, same canonical JSON of its spec) is not
-        written again.
+        written again, unless it is held on other terms from now on.
         """
         self.hold_all({dataset: copies}, permit=permit)
 
     def hold_all(
         self,
-        copies: Mapping[str, Iterable[tuple[str, CopySpec]]],
+        copies: Mapping[str, Iterable[Held]],
         *,
         permit: Callable[[Records], None] | None = None,
     ) -> None:
@@ -389,14 +390,12 @@ class Ledger:
             for dataset in sorted(copies):  # one order, so that none waits for another
                 self._hold(chains, dataset, copies[dataset])
 
-    def _hold(self, chains: Chains, dataset: str, copies: Iterable[tuple[str, CopySpec]]) -> None:
-        wanted = list(dict.fromkeys((to, _json(spec.to_json())) for to, spec in copies))
+    def _hold(self, chains: Chains, dataset: str, copies: Iterable[Held]) -> None:
+        wanted = list(copies)
         chain = chains.chain(dataset, lock=True)
         chains.lines(chain, first=chain.length)
-        lines = chains.lines_of(chain, {recipient for recipient, _ in wanted})
-        standing = {(line.recipient, chain.read(line)) for line in lines}
-        at = _now()
-        drafts = [Draft(at, HOLDING, *copy) for copy in wanted if copy not in standing]
+        lines = chains.lines_of(chain, {recipient for recipient, *_ in wanted})
+        drafts = holding_drafts(chain, lines, wanted, _now())
         if drafts and chain.closed:
             raise DatasetClosed(closed_message(chain.name, chain.closed))
         if drafts:
@@ -408,7 +407,7 @@ class Ledger:
         """Return who holds copies of a dataset, given by its id, in the order of the chain."""
         with self._reading() as chains:
             chain = chains.chain(dataset)
-            return list(holdings_in(chain, chains.lines(chain)))
+            return holdings_in(chain, chains.lines(chain))
 
     def held(self, dataset: str, *recipients: str) -> list[Holding]:
         """Return what some recipients hold of a dataset, given by its id.
@@ -418,7 +417,7 @@ class Ledger:
         """
         with self._reading() as chains:
             chain = chains.chain(dataset)
-            return list(holdings_in(chain, chains.lines_of(chain, set(recipients))))
+            return holdings_in(chain, chains.lines_of(chain, set(recipients)))
 
     def spelled(self, dataset: str, recipients: Collection[str]) -> set[str]:
         """Return how recipients are spelled who hold copies, of names that differ only in case."""
@@ -479,11 +478,6 @@ def _parsed(head: str) -> tuple[str, int, str]:
             "this is not a head of a ledger: it reads ID:NUMBER:MAC, as the ledger gave it"
         )
     return parts[1], int(parts[2]), parts[3]
-
-
-def _json(value: Any) -> str:
-    """Return the canonical JSON of a value: equal values have one text."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def _check_value(key: Key) -> str:

@@ -39,6 +39,7 @@ from cornerwave.server._page import (
     router,
     signed_in,
     status_of,
+    terms_in,
     words_of,
 )
 from cornerwave.server._replies import service_of
@@ -167,18 +168,18 @@ def grant(request: Request, dataset: ThisDataset, ticked: Ticked) -> Response:
     fields = {name: values[-1] for name, values in ticked.items()}
     try:
         sharing, recipient = acting(request), fields.get("recipient", "")
-        privacy, until = _share(fields.get("privacy", "")), fields.get("until") or None
+        privacy, terms = _share(fields.get("privacy", "")), terms_in(fields)
         against = fields.get("against", LINEAR)
         if name := family_name(dataset):
-            sharing.grant_linked(name, recipient, privacy=privacy, until=until, against=against)
+            sharing.grant_linked(name, recipient, privacy=privacy, against=against, **terms)
         else:
             sharing.grant(
                 dataset.name,
                 recipient,
                 privacy=privacy,
-                until=until,
                 round=ticked.get("round", ()),
                 against=against,
+                **terms,
             )
     except ApprovalNeeded:
         return go(f"/datasets/{dataset.id}")  # which shows what waits
@@ -206,6 +207,7 @@ def answer(request: Request, dataset: ThisDataset, fields: Fields) -> Response:
         acting(request).answer(
             fields.get("request", ""),
             privacy=_share(text) if changed and not declined else None,
+            contract=fields.get("contract", ""),
             until=fields.get("until") or None,
             decline=declined,
             words=fields.get("words", ""),

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from cornerwave.access import LIVE, MOST_DAYS, MOST_WORDS, Sharing, profile_text
+from cornerwave.access import LIVE, MOST_DAYS, Sharing, profile_text
 from cornerwave.errors import CornerwaveError, NoSuchRecipient, VaultError
-from cornerwave.ledger import Access, now
+from cornerwave.ledger import MOST_WORDS, Access, Terms, now
 from cornerwave.server._page import (
     Fields,
     acting,
@@ -20,6 +20,7 @@ from cornerwave.server._page import (
     router,
     signed_in,
     status_of,
+    terms_in,
     words_of,
 )
 from cornerwave.server._replies import base_url, service_of
@@ -62,7 +63,8 @@ def add(request: Request, fields: Fields) -> Response:
     """Add a recipient."""
     name = fields.get("name", "").strip()
     try:
-        acting(request).add(name, note=fields.get("note", "")[:MOST_WORDS])
+        note = fields.get("note", "")[:MOST_WORDS]
+        acting(request).add(name, note=note, **terms_in(fields))
     except CornerwaveError as error:
         return _recipients(request, error)
     return go("/recipient", name=name)
@@ -84,6 +86,7 @@ def _recipient(request: Request, name: str, error: CornerwaveError | None = None
         status=status_of(error) if error else 200,
         error=words_of(error) if error else "",
         name=name,
+        terms=sharing.recipient(name).terms,
         grants=[
             (each, by_id.get(each.dataset), each.state(at))
             for each in reversed(sharing.grants(recipient=name))
@@ -98,6 +101,18 @@ def _recipient(request: Request, name: str, error: CornerwaveError | None = None
         days=DAYS,
         most_days=MOST_DAYS,
     )
+
+
+@pages.post("/recipient/terms")
+def change(request: Request, fields: Fields) -> Response:
+    """Change why and until when a recipient may have anything."""
+    name = fields.get("name", "")
+    _known(request, name)
+    try:
+        acting(request).change(name, Terms.of(**terms_in(fields)))
+    except CornerwaveError as error:
+        return _recipient(request, name, error)
+    return go("/recipient", name=name)
 
 
 @pages.post("/recipient/remove")

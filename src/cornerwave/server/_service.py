@@ -399,7 +399,8 @@ class Service:
     def _record(self, departures: Sequence[tuple[Permitted, CopySpec, Access]]) -> None:
         """Write holdings of one dataset, then their lines in the access log."""
         dataset = departures[0][0].dataset
-        dataset.hold([(what.grant.recipient, spec) for what, spec, _ in departures])
+        grants = [(what.grant, spec) for what, spec, _ in departures]
+        dataset.hold([(grant.recipient, spec, grant.terms) for grant, spec in grants])
         self.sharing.log([line for _, _, line in departures])
 
 
