@@ -355,6 +355,15 @@ class Vault:
         """Return secret bytes for one purpose of a service, such as signing addresses."""
         return self._key.derive("service", purpose.encode())
 
+    def sign(self, content: bytes) -> bytes:
+        """Return a signature of what is handed out, which the public key checks."""
+        return self._key.sign(content)
+
+    @property
+    def public_key(self) -> bytes:
+        """The public key of this vault's signatures, as PEM: it can be given to anybody."""
+        return self._key.public_key
+
     def close(self) -> None:
         """Close the connections that a service keeps open; the vault can still be used."""
         self._ledger.disconnect()
