@@ -85,6 +85,14 @@ class Paragraph:
 
 
 @dataclass(frozen=True)
+class Answer:
+    """A question and its answer, in plain words."""
+
+    question: str
+    text: str
+
+
+@dataclass(frozen=True)
 class Bullets:
     """A list; on a terminal each line begins with the word `lead`, so that it can be searched."""
 
@@ -195,7 +203,7 @@ class Fold:
     is_open: bool = True
 
 
-Part = Paragraph | Bullets | Code | DataTable | Picture | Legend | Fold
+Part = Paragraph | Answer | Bullets | Code | DataTable | Picture | Legend | Fold
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@
     │   ├── TooManyRequests                      of one recipient, or wrong passwords
     │   ├── DatasetReleased                      copies of it are out, so the ledger keeps it
     │   └── DatasetClosed                        no more copies of it are released
+    ├── DossierError        (ValueError)         a file that is no dossier, or was changed
     ├── ClusterError        (RuntimeError)       a cluster cannot do the work, or may not
     ├── OutputError         (OSError)            the copy cannot be written
     │   └── OutputExists    (FileExistsError)
@@ -156,6 +157,10 @@ class DatasetReleased(VaultError):
 
 class DatasetClosed(VaultError):
     """No more copies of the dataset are released."""
+
+
+class DossierError(CornerwaveError, ValueError):
+    """The file is not a dossier, or was changed."""
 
 
 class ClusterError(CornerwaveError, RuntimeError):

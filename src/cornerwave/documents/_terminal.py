@@ -39,6 +39,9 @@ def _print_parts(parts: Iterable[doc.Part], console: "Console") -> None:
         match part:
             case doc.Paragraph(text):
                 console.print(one_line(text), style="dim")
+            case doc.Answer(question, text):
+                console.print(one_line(question), style="italic")
+                console.print(one_line(text))
             case doc.Bullets(lines, lead):
                 for line in lines:  # never broken, so that they can be searched
                     console.print(one_line(f"{lead} {line}" if lead else line), soft_wrap=True)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
         Ed25519PublicKey,
     )
 
-# Imported where they are used: few commands sign anything, and these modules bring all kinds of keys.
+# Imported where they are used: few commands sign, and these modules bring all kinds of keys.
 
 SIGNATURES = "Ed25519"
 
