@@ -275,6 +275,15 @@ def count(number: int, one: str, many: str = "") -> str:
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
+def percent(share: float) -> str:
+    """Write a share with one digit after the point, if it has one.
+
+    >>> percent(0.5), percent(0.445)
+    ('50%', '44.5%')
+    """
+    return f"{round(100 * share, 1):g}%"
+
+
 def one_line(text: str) -> str:
     r"""Return text with control characters spelled out: names may come from foreign files.
 

@@ -9,16 +9,16 @@ Plain words, then pictures, then tables.
 from collections.abc import Iterator
 
 from cornerwave import document as doc
-from cornerwave.document import BAD, GOOD, PLAIN, count
+from cornerwave.document import BAD, GOOD, PLAIN, count, percent
 from cornerwave.dossier._facts import (
     AS_IT_IS,
     CopyHeld,
-    Facts,
+    DossierFacts,
     LevelRisk,
     Permission,
 )
 from cornerwave.dossier._identified import MOST_LINES, NONE, identifiability
-from cornerwave.dossier._plain_words import answers, named, percent
+from cornerwave.dossier._plain_words import answers, named
 from cornerwave.dossier._promises import promises_of
 from cornerwave.ledger import day_of
 
@@ -30,6 +30,12 @@ ASSUMED = (
     "The figures are averages over all rows of the table: single people can be hidden better or "
     "less well.",
 )
+CHECKS = (
+    ("is this document as it was signed? (without vault and table)", "check and public-key"),
+    ("do all its figures still hold? (with vault and table)", "check"),
+    ("the public key, to be handed over by another way", "public-key"),
+)
+UNSTATED = "not stated"
 NOT_PROMISED = (
     "Averages, and how columns go together: copies are made to show them.",
     "People far from all others, alone or by a combination of columns: the noise has the size of "
@@ -43,7 +49,7 @@ NOT_PROMISED = (
 )
 
 
-def chapters(facts: Facts) -> list[doc.Section]:
+def chapters(facts: DossierFacts) -> list[doc.Section]:
     """Return the chapters of a dossier."""
     return [
         doc.Section("Questions and answers", answers(facts)),
@@ -58,7 +64,7 @@ def chapters(facts: Facts) -> list[doc.Section]:
     ]
 
 
-def verdict(facts: Facts) -> tuple[str, str]:
+def verdict(facts: DossierFacts) -> tuple[str, str]:
     """Return the verdict of a dossier in two sentences, and of which kind it is."""
     measured = [table.measured for table in facts.tables]
     failed = sum(len(each.failed) + each.gained for each in measured)
@@ -80,7 +86,7 @@ def verdict(facts: Facts) -> tuple[str, str]:
 # 1, 2: context and data
 
 
-def _context(facts: Facts) -> doc.Section:
+def _context(facts: DossierFacts) -> doc.Section:
     several = len(facts.tables) > 1
     parts: list[doc.Part] = [
         doc.Paragraph(
@@ -131,7 +137,7 @@ def _context(facts: Facts) -> doc.Section:
     return doc.Section("1 Context: who has what, why and until when", parts)
 
 
-def _copy(each: CopyHeld, several: bool, facts: Facts) -> list[doc.Content]:
+def _copy(each: CopyHeld, several: bool, facts: DossierFacts) -> list[doc.Content]:
     over = each.until is not None and each.until <= facts.made_at
     until = doc.MarkedCell(day_of(each.until), "has passed", BAD) if over else _stated(each.until)
     rows = f", state {each.edition}" if max(t.editions for t in facts.tables) > 1 else ""
@@ -139,15 +145,15 @@ def _copy(each: CopyHeld, several: bool, facts: Facts) -> list[doc.Content]:
         each.recipient,
         *[each.table] * several,
         f"{each.privacy:g}",
-        each.purpose or NONE,
-        each.contract or NONE,
+        each.purpose or UNSTATED,
+        each.contract or UNSTATED,
         until,
         f"{each.since[:16].replace('T', ' ')}{rows}",
     ]
 
 
 def _stated(time: str | None) -> str:
-    return day_of(time) if time else NONE
+    return day_of(time) if time else UNSTATED
 
 
 def _permission(each: Permission, several: bool) -> list[doc.Content]:
@@ -156,13 +162,13 @@ def _permission(each: Permission, several: bool) -> list[doc.Content]:
         *[each.table] * several,
         f"{each.privacy:g}",
         each.state,
-        each.purpose or NONE,
-        each.contract or NONE,
+        each.purpose or UNSTATED,
+        each.contract or UNSTATED,
         _stated(each.until),
     ]
 
 
-def _data(facts: Facts) -> doc.Section:
+def _data(facts: DossierFacts) -> doc.Section:
     parts: list[doc.Part] = [
         doc.Paragraph(
             "What the table has, and what happens to each column. Noise blurs a number; a category "
@@ -186,8 +192,10 @@ def _data(facts: Facts) -> doc.Section:
                 each.name,
                 each.type,
                 doc.MarkedCell(each.what, kind="bad" if each.what == AS_IT_IS else ""),
-                {"rank": "ranks", "log1p": "logarithm"}.get(each.scale or "", each.scale or NONE),
-                each.gaps or NONE,
+                {None: "its own", "rank": "ranks", "log1p": "logarithm"}.get(
+                    each.scale, each.scale or ""
+                ),
+                each.gaps or "none",
                 *([each.means or NONE] if any(c.means for c in table.columns) else []),
             )
             for each in table.columns
@@ -205,11 +213,10 @@ def _data(facts: Facts) -> doc.Section:
 # 4 to 6: mitigation, assumptions, utility
 
 
-def _mitigation(facts: Facts) -> doc.Section:
-    rows = [
-        (each["promise"], each["figure"], doc.MarkedCell(each["proof"], each["test"]))
-        for each in promises_of(facts)
-    ]
+def _mitigation(facts: DossierFacts) -> doc.Section:
+    promises = promises_of(facts)
+    rows = [(each["promise"], each["figure"]) for each in promises]
+    proofs = [(each["proof"], each["test"]) for each in promises]
     levels = [
         (
             facts.titled(table, f"privacy {level.privacy:g}"),
@@ -229,7 +236,11 @@ def _mitigation(facts: Facts) -> doc.Section:
                 "random bits. Proofs, tests and code are public; each test is one that fails if "
                 "the promise does not hold."
             ),
-            doc.DataTable(("promise", "figure for this dataset", "proof and test"), rows),
+            doc.DataTable(("promise", "figure for this dataset"), rows),
+            doc.Fold(
+                "Where the proofs and the tests are, in this order",
+                [doc.DataTable(("proof", "test"), proofs)],
+            ),
             doc.Fold(
                 "Parameters",
                 [
@@ -244,7 +255,7 @@ def _mitigation(facts: Facts) -> doc.Section:
     )
 
 
-def _assumptions(facts: Facts) -> doc.Section:
+def _assumptions(facts: DossierFacts) -> doc.Section:
     return doc.Section(
         "5 Assumptions, and what is not promised",
         [
@@ -254,7 +265,7 @@ def _assumptions(facts: Facts) -> doc.Section:
     )
 
 
-def _assumed_here(facts: Facts) -> Iterator[str]:
+def _assumed_here(facts: DossierFacts) -> Iterator[str]:
     for table in facts.tables:
         if table.unit:
             yield f"{table.name}: rows of one {' and '.join(table.unit)} are all rows of a person."
@@ -271,7 +282,7 @@ def _assumed_here(facts: Facts) -> Iterator[str]:
             )
 
 
-def _not_here(facts: Facts) -> Iterator[str]:
+def _not_here(facts: DossierFacts) -> Iterator[str]:
     for table in facts.tables:
         for level in table.levels[:1]:
             less = [
@@ -289,7 +300,7 @@ def _not_here(facts: Facts) -> Iterator[str]:
             )
 
 
-def _utility(facts: Facts) -> doc.Section:
+def _utility(facts: DossierFacts) -> doc.Section:
     rows = [
         (
             facts.titled(table, f"privacy {level.privacy:g}"),
@@ -315,7 +326,7 @@ def _utility(facts: Facts) -> doc.Section:
     )
 
 
-def _cost_curve(facts: Facts) -> Iterator[doc.Part]:
+def _cost_curve(facts: DossierFacts) -> Iterator[doc.Part]:
     """Yield the picture of what each copy costs, if there are several."""
     levels: dict[float, LevelRisk] = {}
     for table in facts.tables:
@@ -333,7 +344,7 @@ def _cost_curve(facts: Facts) -> Iterator[doc.Part]:
 # 7, 8: governance, and how to check
 
 
-def _governance(facts: Facts) -> doc.Section:
+def _governance(facts: DossierFacts) -> doc.Section:
     roles = ", ".join(count(number, role) for role, number in facts.roles.items())
     second = facts.second_person_below
     lines = [
@@ -344,7 +355,7 @@ def _governance(facts: Facts) -> doc.Section:
         "all before it.",
         "Access ends at its stated end, or by cornerwave revoke; a recipient as a whole by "
         "cornerwave recipient remove. The service checks this for each request and while it sends.",
-        "Who fetched what and when: cornerwave log. What owners did: cornerwave log --owners.",
+        "Who fetched what and when: cornerwave log. What owners did stands in the ledger.",
         "The key is in one file that only its owner can read. Without it no copy can be made "
         "again; with it the noise of every copy can be removed.",
     ]
@@ -359,7 +370,7 @@ def _governance(facts: Facts) -> doc.Section:
                     doc.Paragraph(
                         "The head of a chain changes with every line. If one of these is no longer "
                         "part of the ledger, an older state was restored, or lines are missing: "
-                        "cornerwave ledger --since HEAD checks it."
+                        "cornerwave ledger with the option since checks it."
                     ),
                     doc.DataTable(("chain", "head"), heads),
                 ],
@@ -368,19 +379,7 @@ def _governance(facts: Facts) -> doc.Section:
     )
 
 
-def _checking(facts: Facts) -> doc.Section:
-    commands = (
-        "# without the vault: is this document as it was signed?\n"
-        "cornerwave dossier --check FILE --public-key vault.pem\n"
-        "# with vault and table: measure everything again, and state what differs\n"
-        "cornerwave dossier --check FILE\n"
-        "# the public key, to be handed over by another way than the document\n"
-        "cornerwave dossier --public-key vault.pem\n"
-        "# single figures\n"
-        f"cornerwave levels {facts.name}\n"
-        f"cornerwave coalition {facts.name} RECIPIENT RECIPIENT\n"
-        "cornerwave audit TABLE COPIES..."
-    )
+def _checking(facts: DossierFacts) -> doc.Section:
     rows = [*facts.versions.items(), ("key of the signature", facts.key)]
     return doc.Section(
         "8 How to check this document",
@@ -390,7 +389,7 @@ def _checking(facts: Facts) -> doc.Section:
                 "over them and over every word of the page. The same state of the ledger gives the "
                 "same document, byte for byte, but for its time."
             ),
-            doc.Code(commands),
+            doc.DataTable(("to find out", "cornerwave dossier, with the options"), CHECKS),
             doc.DataTable(("made with", "version"), rows),
             doc.Paragraph(
                 "The chapters follow ISO/IEC 27559:2022 (context, data, identifiability, "

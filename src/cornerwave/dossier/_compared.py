@@ -148,7 +148,11 @@ def _differences(stated: JsonObject, again: JsonObject) -> Iterator[str]:
 
 def _differ(path: str, was: Json, now: Json) -> Iterator[str]:
     """Yield what differs between two values; members of lists are found by what names them."""
-    if isinstance(was, Mapping) and isinstance(now, Mapping):
+    if isinstance(was, Mapping) and now is None:
+        yield f"{path}: stated, not there now"
+    elif isinstance(now, Mapping) and was is None:
+        yield f"{path}: not stated, there now"
+    elif isinstance(was, Mapping) and isinstance(now, Mapping):
         for name in dict.fromkeys([*was, *now]):
             yield from _differ(f"{path}.{name}" if path else name, was.get(name), now.get(name))
     elif _is_list(was) and _is_list(now):
@@ -180,11 +184,11 @@ def _name_of(value: Json) -> str:
         return value
     if not isinstance(value, Mapping):
         return ""
+    if value.get("everybody"):
+        return "everybody"
     if members := value.get("members"):
         return " + ".join(_names(members))
-    if "number" in value:
-        return "everybody"
-    keys = ("table", "recipient", "name", "column", "noise", "promise", "since")
+    keys = ("table", "recipient", "name", "column", "noise", "promise")
     return ", ".join(str(value[key]) for key in keys if key in value)
 
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 from cornerwave import document as doc
 from cornerwave.documents import is_page, page
 from cornerwave.dossier._chapters import chapters, verdict
-from cornerwave.dossier._facts import Facts, check_recipients, facts_of, tables_in
+from cornerwave.dossier._facts import DossierFacts, check_recipients, facts_of, tables_in
 from cornerwave.dossier._measured import measured_of
 from cornerwave.dossier._promises import promises_of
 from cornerwave.dossier._signed import ENDINGS, SignedDossier
@@ -33,7 +33,7 @@ FOOTER = "This page shows no cell of the table and no key."
 class Dossier:
     """A dossier: what it states, as a document and as values, ready to be signed."""
 
-    facts: Facts
+    facts: DossierFacts
 
     @classmethod
     def of(

@@ -1,7 +1,7 @@
 """What a dossier states, as values: who has what, why, until when, and what copies leave hidden.
 
     ledger, what registration fixed ──facts_of──┐
-    table, copies made again ──measured_of──────┴──> Facts ──> a page, signed JSON
+    table, copies made again ──measured_of──────┴──> DossierFacts ──> a page, signed JSON
 
 Shares have three digits after the point: more would be statistics of the table without noise. No
 field is a cell of the table, and none depends on who asks or when, but for `made_at`.
@@ -15,7 +15,7 @@ from typing import Any
 from cornerwave.access import ANYBODY, ANYBODY_KNOWN, Sharing, people
 from cornerwave.choices import CATEGORY, DERIVED, DROPPED, KEPT, KEY, PERTURBED, UNIT
 from cornerwave.columns import Column, Schema
-from cornerwave.dossier._measured import Measured
+from cornerwave.dossier._measured import MeasuredTable, figure
 from cornerwave.errors import NoSuchRecipient, nearest
 from cornerwave.kinds import JsonObject
 from cornerwave.ledger import Holding, Terms, written
@@ -111,7 +111,7 @@ class LevelRisk:
 
 
 @dataclass(frozen=True)
-class Group:
+class Pooling:
     """Recipients who pool their copies: what stays hidden then, and from the best of them alone.
 
     `hidden` is None where nothing bounds it; `independent` is what would stay hidden if each copy
@@ -120,6 +120,7 @@ class Group:
 
     members: tuple[str, ...]
     number: int
+    everybody: bool
     hidden: float | None
     alone: float
     independent: float | None
@@ -144,12 +145,12 @@ class TableFacts:
     highest: float
     columns: tuple[ColumnFacts, ...]
     levels: tuple[LevelRisk, ...]
-    groups: tuple[Group, ...]
-    measured: Measured
+    groups: tuple[Pooling, ...]
+    measured: MeasuredTable
 
 
 @dataclass(frozen=True)
-class Facts:
+class DossierFacts:
     """All that a dossier states; `only` are the recipients that it is limited to, () for all."""
 
     name: str
@@ -206,20 +207,20 @@ def check_recipients(tables: Sequence[Dataset], names: Sequence[str]) -> None:
 def facts_of(
     vault: Vault,
     known: Dataset | LinkedDataset,
-    measured: Mapping[str, Measured],
+    measured: Mapping[str, MeasuredTable],
     *,
     only: Sequence[str] = (),
     coalitions: Sequence[Sequence[str]] = (),
     at: datetime,
     key: str,
     versions: Mapping[str, str],
-) -> Facts:
+) -> DossierFacts:
     """Return what a dossier states of a table, or of linked ones, at a time."""
     tables, sharing = tables_in(known), Sharing(vault, clock=lambda: at)
     heads = vault.heads()
     owners = [each.role for each in people(vault.records).values()]
     chosen = set(only)
-    return Facts(
+    return DossierFacts(
         name=known.name,
         made_at=written(at),
         only=tuple(dict.fromkeys(only)),
@@ -259,7 +260,7 @@ def _held(dataset: Dataset, held: Holding, terms: Terms) -> CopyHeld:
         table=dataset.name,
         recipient=held.recipient,
         privacy=dataset.privacy_of(held.spec.level),
-        noise=_figure(held.spec.level.noise),
+        noise=figure(held.spec.level.noise),
         edition=held.spec.rows,
         format=held.spec.format,
         since=held.since,
@@ -290,7 +291,7 @@ def _permissions(sharing: Sharing, dataset: Dataset, at: datetime) -> Iterator[P
 
 
 def _table(
-    dataset: Dataset, measured: Measured, only: set[str], coalitions: Sequence[Sequence[str]]
+    dataset: Dataset, measured: MeasuredTable, only: set[str], coalitions: Sequence[Sequence[str]]
 ) -> TableFacts:
     frozen, schema = dataset.frozen, dataset.frozen.schema
     holders: dict[Level, list[str]] = {}
@@ -344,7 +345,7 @@ def _what(column: Column, schema: Schema) -> str:
 
 
 def _level(
-    dataset: Dataset, level: Level, measured: Measured, recipients: tuple[str, ...]
+    dataset: Dataset, level: Level, measured: MeasuredTable, recipients: tuple[str, ...]
 ) -> LevelRisk:
     seen, blind = outlook_at(dataset.frozen, level), without_copy(dataset.frozen)
     found = measured.at(level)
@@ -356,8 +357,8 @@ def _level(
                 hidden=_share(hidden),
                 measured=found.hidden.get(name),
                 joint=_share(seen.bayes[name]) if name in seen.bayes else None,
-                within=_figure(seen.within[name]) if name in seen.within else None,
-                within_blind=_figure(blind[name]) if name in seen.within else None,
+                within=figure(seen.within[name]) if name in seen.within else None,
+                within_blind=figure(blind[name]) if name in seen.within else None,
                 unit=seen.units.get(name),
                 right=_share(seen.right[name]) if name in seen.right else None,
                 right_blind=_share(seen.blind[name]) if name in seen.blind else None,
@@ -365,7 +366,7 @@ def _level(
         )
     return LevelRisk(
         privacy=dataset.privacy_of(level),
-        noise=_figure(level.noise),
+        noise=figure(level.noise),
         recipients=recipients,
         columns=tuple(columns),
         stand_out=found.stand_out,
@@ -376,7 +377,7 @@ def _level(
 
 def _groups(
     dataset: Dataset, only: set[str], coalitions: Sequence[Sequence[str]]
-) -> Iterator[Group]:
+) -> Iterator[Pooling]:
     """Yield each recipient alone, the stated coalitions, those that are named, and everybody."""
     holders = list(dict.fromkeys(held.recipient for held in dataset.holdings))
     named = [name for name in holders if not only or name in only]
@@ -385,15 +386,18 @@ def _groups(
     wanted += [tuple(named)] if only and len(named) > 1 else []
     for members in dict.fromkeys(each for each in wanted if each):
         yield _group(dataset, members, members)
-    yield _group(dataset, holders, () if only else tuple(holders))
+    yield _group(dataset, holders, () if only else tuple(holders), everybody=True)
 
 
-def _group(dataset: Dataset, members: Sequence[str], shown: tuple[str, ...]) -> Group:
+def _group(
+    dataset: Dataset, members: Sequence[str], shown: tuple[str, ...], *, everybody: bool = False
+) -> Pooling:
     found = dataset.coalition(members)
     hidden, independent = found.joint_privacy, found.independent_privacy
-    return Group(
+    return Pooling(
         members=shown,
         number=len(members),
+        everybody=everybody,
         hidden=None if hidden is None else _share(hidden),
         alone=_share(found.best_privacy),
         independent=None if independent is None else _share(independent),
@@ -402,8 +406,3 @@ def _group(dataset: Dataset, members: Sequence[str], shown: tuple[str, ...]) -> 
 
 def _share(value: float) -> float:
     return round(float(value), 3)
-
-
-def _figure(value: float) -> float:
-    """Return a figure with four digits."""
-    return float(f"{value:.4g}")

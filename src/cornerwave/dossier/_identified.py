@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 
 from cornerwave import document as doc
-from cornerwave.dossier._facts import ColumnRisk, Facts, Group
-from cornerwave.dossier._plain_words import named, percent
+from cornerwave.document import percent
+from cornerwave.dossier._facts import ColumnRisk, DossierFacts, Pooling
+from cornerwave.dossier._plain_words import named
 from cornerwave.outlook import in_units
 
 NONE = "–"
@@ -59,7 +60,7 @@ MEASURED = (
 )
 
 
-def identifiability(facts: Facts) -> doc.Section:
+def identifiability(facts: DossierFacts) -> doc.Section:
     """Return what could be found out: by whom, of which column, of which records."""
     return doc.Section(
         "3 What could be found out",
@@ -67,14 +68,14 @@ def identifiability(facts: Facts) -> doc.Section:
     )
 
 
-def _coalitions(facts: Facts) -> Iterator[doc.Part]:
+def _coalitions(facts: DossierFacts) -> Iterator[doc.Part]:
     marks = [("diamond", "what stays hidden"), ("ring", "with ordinary noise instead")]
     yield from (doc.Paragraph(HIDDEN), doc.Paragraph(POOLED), doc.Legend(marks))
     for table in facts.tables:
-        drawn = [_drawn(each, facts) for each in table.groups]
+        drawn = [_drawn(each) for each in table.groups]
         label = facts.titled(table, "What stays hidden from recipients and from coalitions")
         yield doc.Picture(doc.Shares(drawn, label))
-        rows = [_group(each, facts) for each in table.groups]
+        rows = [_group(each) for each in table.groups]
         header = ("who", "best copy alone", "together", "with ordinary noise")
         is_open = len(rows) <= MOST_LINES
         yield doc.Fold(facts.titled(table, "The figures"), [doc.DataTable(header, rows)], is_open)
@@ -85,7 +86,7 @@ def _threats() -> Iterator[doc.Part]:
     yield doc.Fold("From whom, and what stands against it", [table])
 
 
-def _columns(facts: Facts) -> Iterator[doc.Part]:
+def _columns(facts: DossierFacts) -> Iterator[doc.Part]:
     yield doc.Paragraph(MEASURED)
     for table in facts.tables:
         for level in table.levels:
@@ -95,7 +96,7 @@ def _columns(facts: Facts) -> Iterator[doc.Part]:
             yield doc.Fold(facts.titled(table, title), [columns], is_open)
 
 
-def _unusual(facts: Facts) -> doc.Part:
+def _unusual(facts: DossierFacts) -> doc.Part:
     rows = [
         (
             facts.titled(table, f"privacy {level.privacy:g}"),
@@ -109,7 +110,7 @@ def _unusual(facts: Facts) -> doc.Part:
     return doc.Fold("Unusual records that the noise does not hide", [table])
 
 
-def _audits(facts: Facts) -> Iterator[doc.Part]:
+def _audits(facts: DossierFacts) -> Iterator[doc.Part]:
     for table in facts.tables:
         found = table.measured
         lines = [found.verdict, *(f"failed: {each}" for each in found.failed)]
@@ -117,14 +118,12 @@ def _audits(facts: Facts) -> Iterator[doc.Part]:
         yield doc.Fold(facts.titled(table, "The audit of the copies"), [doc.Bullets(lines)])
 
 
-def _called(each: Group, facts: Facts) -> str:
-    if each.number == facts.holders and each.number > 1:
-        return f"everybody together ({each.number})"
-    return " + ".join(each.members) if each.members else f"everybody together ({each.number})"
+def _called(each: Pooling) -> str:
+    return f"everybody together ({each.number})" if each.everybody else " + ".join(each.members)
 
 
-def _drawn(each: Group, facts: Facts) -> doc.ShareRow:
-    name = _called(each, facts)
+def _drawn(each: Pooling) -> doc.ShareRow:
+    name = _called(each)
     if each.hidden is None or each.independent is None:
         return doc.ShareRow(name, words="no figure")
     if each.number == 1:
@@ -138,9 +137,9 @@ def _drawn(each: Group, facts: Facts) -> doc.ShareRow:
     )
 
 
-def _group(each: Group, facts: Facts) -> tuple[str, ...]:
+def _group(each: Pooling) -> tuple[str, ...]:
     shares = (each.alone, each.hidden, each.independent)
-    return (_called(each, facts), *(NONE if s is None else percent(s) for s in shares))
+    return (_called(each), *(NONE if s is None else percent(s) for s in shares))
 
 
 _COLUMN_HEADER = (

@@ -29,7 +29,7 @@ class MeasuredCopy:
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredTable:
     """An audit of all copies of a table: its verdict, what failed and what it could not see.
 
     `gained` are coalitions, of all that were attacked, that recovered more than their best member.
@@ -46,21 +46,21 @@ class Measured:
     copies: tuple[MeasuredCopy, ...]
 
     @classmethod
-    def of_few(cls, levels: Sequence[Level]) -> "Measured":
+    def of_few(cls, levels: Sequence[Level]) -> "MeasuredTable":
         """Return what is known of copies of a table that is too short for an audit."""
         words = f"Not audited: the table has fewer than {LEAST_ROWS} rows."
-        copies = tuple(MeasuredCopy(level.noise, {}, None) for level in levels)
+        copies = tuple(MeasuredCopy(figure(level.noise), {}, None) for level in levels)
         return cls(words, False, 0, (), (words,), (), 0, 0, copies)
 
     def at(self, level: Level) -> MeasuredCopy:
         """Return what was measured of the copy at a level."""
-        [found] = [each for each in self.copies if each.noise == level.noise]
+        [found] = [each for each in self.copies if each.noise == figure(level.noise)]
         return found
 
 
 def measured_of(
     tables: Mapping[str, Dataset], *, progress: Progress = silent
-) -> dict[str, Measured]:
+) -> dict[str, MeasuredTable]:
     """Make the copies of a table, or of linked ones, again and audit them, by the table's name.
 
     The files lie in the vault and vanish at the end; nothing is recorded. Raises SourceChanged if
@@ -95,9 +95,9 @@ def _beside(made: Mapping[str, Mapping[Level, Path]], name: str) -> dict[Level, 
 
 def _measured(
     dataset: Dataset, copies: Mapping[Level, Path], others: Mapping[Level, PersonsBeside]
-) -> Measured:
+) -> MeasuredTable:
     if dataset.rows < LEAST_ROWS:
-        return Measured.of_few(list(copies))
+        return MeasuredTable.of_few(list(copies))
     [*places] = copies.values()
     found = audit(
         places[0].with_name(_ORIGINAL),
@@ -108,12 +108,12 @@ def _measured(
     return _of(replace(found, source=dataset.name, copies=called), list(copies))
 
 
-def _of(found: Audit, levels: Sequence[Level]) -> Measured:
+def _of(found: Audit, levels: Sequence[Level]) -> MeasuredTable:
     numbers = found.numbers
     exposed = None if numbers is None else numbers.exposed.rows
     gained = len(numbers.alarms) if numbers else 0
     gained += len(found.categories.alarms) if found.categories else 0
-    return Measured(
+    return MeasuredTable(
         verdict=verdict(found),
         clean=found.clean,
         checks=len(found.checks),
@@ -124,7 +124,7 @@ def _of(found: Audit, levels: Sequence[Level]) -> Measured:
         gained=gained,
         copies=tuple(
             MeasuredCopy(
-                noise=level.noise,
+                noise=figure(level.noise),
                 hidden={
                     left.column: round(left.hidden, 3)
                     for left in found.whole[i]
@@ -135,3 +135,8 @@ def _of(found: Audit, levels: Sequence[Level]) -> Measured:
             for i, level in enumerate(levels)
         ),
     )
+
+
+def figure(value: float) -> float:
+    """Return a figure with four digits."""
+    return float(f"{value:.4g}")

@@ -7,7 +7,7 @@ they say otherwise: nobody who holds another one, and no coalition, knows more.
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
-from cornerwave.document import Answer, count, one_line
+from cornerwave.document import Answer, count, one_line, percent
 from cornerwave.dossier._facts import (
     AS_IT_IS,
     DRAWN,
@@ -15,7 +15,7 @@ from cornerwave.dossier._facts import (
     PSEUDONYM,
     ColumnRisk,
     CopyHeld,
-    Facts,
+    DossierFacts,
     LevelRisk,
     TableFacts,
 )
@@ -26,7 +26,7 @@ MOST = 6
 """So many columns, or recipients, are named in an answer."""
 
 
-def answers(facts: Facts) -> list[Answer]:
+def answers(facts: DossierFacts) -> list[Answer]:
     """Return the questions and their answers."""
     told = {
         "Who has it?": _who(facts),
@@ -46,21 +46,12 @@ def answers(facts: Facts) -> list[Answer]:
     return [Answer(question, " ".join(lines)) for question, lines in told.items()]
 
 
-def percent(share: float) -> str:
-    """Write a share with one digit after the point, if it has one.
-
-    >>> percent(0.5), percent(0.445)
-    ('50%', '44.5%')
-    """
-    return f"{round(100 * share, 1):g}%"
-
-
-def least_noisy(facts: Facts) -> list[tuple[TableFacts, LevelRisk]]:
+def least_noisy(facts: DossierFacts) -> list[tuple[TableFacts, LevelRisk]]:
     """Return each table with the least noisy of the levels that the dossier is about."""
     return [(table, table.levels[0]) for table in facts.tables if table.levels]
 
 
-def recipients_of(facts: Facts) -> list[str]:
+def recipients_of(facts: DossierFacts) -> list[str]:
     """Return the recipients that the dossier is about."""
     return list(dict.fromkeys(copy.recipient for copy in facts.copies))
 
@@ -77,7 +68,7 @@ def named(names: Sequence[str]) -> str:
     return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
 
 
-def terms_by_recipient(facts: Facts) -> dict[str, list[Terms]]:
+def terms_by_recipient(facts: DossierFacts) -> dict[str, list[Terms]]:
     """Return on which terms each recipient holds copies, each once."""
     found: dict[str, list[Terms]] = {name: [] for name in recipients_of(facts)}
     for copy in facts.copies:
@@ -95,7 +86,7 @@ def terms_of(copy: CopyHeld) -> Terms:
 # Context
 
 
-def _who(facts: Facts) -> Iterator[str]:
+def _who(facts: DossierFacts) -> Iterator[str]:
     names = recipients_of(facts)
     holds = "holds" if len(names) == 1 else "hold"
     yield f"{count(len(names), 'recipient')} {holds} a copy of {facts.name}: {named(names)}."
@@ -107,7 +98,7 @@ def _who(facts: Facts) -> Iterator[str]:
     )
 
 
-def _why(facts: Facts) -> Iterator[str]:
+def _why(facts: DossierFacts) -> Iterator[str]:
     known, silent = [], []
     for name, every in terms_by_recipient(facts).items():
         stated = [each for each in every if each.purpose or each.contract]
@@ -122,7 +113,7 @@ def _why(facts: Facts) -> Iterator[str]:
         yield f"No purpose and no contract is stated for {named(silent)}."
 
 
-def _until(facts: Facts) -> Iterator[str]:
+def _until(facts: DossierFacts) -> Iterator[str]:
     at = datetime.fromisoformat(facts.made_at)
     ends, over, open_ = [], [], []
     for name, every in terms_by_recipient(facts).items():
@@ -146,7 +137,7 @@ def _until(facts: Facts) -> Iterator[str]:
 # What could be found out
 
 
-def _one_person(facts: Facts) -> Iterator[str]:
+def _one_person(facts: DossierFacts) -> Iterator[str]:
     yield (
         "Whoever has a copy sees a row for each row of the table, but the values in it are blurred "
         "on purpose."
@@ -179,7 +170,7 @@ def _of_column(each: ColumnRisk) -> str:
     return ""
 
 
-def _pooled(facts: Facts) -> Iterator[str]:
+def _pooled(facts: DossierFacts) -> Iterator[str]:
     if facts.holders == 1:
         yield "One recipient holds copies, so there is nobody to pool them with."
     if facts.least is None:
@@ -204,7 +195,7 @@ def _pooled(facts: Facts) -> Iterator[str]:
         )
 
 
-def _unusual(facts: Facts) -> Iterator[str]:
+def _unusual(facts: DossierFacts) -> Iterator[str]:
     for table, level in least_noisy(facts):
         of = f" of {table.name}" if len(facts.tables) > 1 else ""
         if level.stand_out is None:
@@ -227,7 +218,7 @@ def _unusual(facts: Facts) -> Iterator[str]:
             )
 
 
-def _without_noise(facts: Facts) -> Iterator[str]:
+def _without_noise(facts: DossierFacts) -> Iterator[str]:
     for table in facts.tables:
         of = f" of {table.name}" if len(facts.tables) > 1 else ""
         kept = [each.name for each in table.columns if each.what == AS_IT_IS]
@@ -253,7 +244,7 @@ def _without_noise(facts: Facts) -> Iterator[str]:
     yield "What these reveal of the other columns is counted in the figures."
 
 
-def _use(facts: Facts) -> Iterator[str]:
+def _use(facts: DossierFacts) -> Iterator[str]:
     for table in facts.tables:
         if len(table.levels) == 0:
             continue
@@ -275,7 +266,7 @@ def _use(facts: Facts) -> Iterator[str]:
 # Governance
 
 
-def _right(facts: Facts) -> Iterator[str]:
+def _right(facts: DossierFacts) -> Iterator[str]:
     checks = sum(table.measured.checks for table in facts.tables)
     failed = sum(len(table.measured.failed) for table in facts.tables)
     few = not checks
@@ -296,7 +287,7 @@ def _right(facts: Facts) -> Iterator[str]:
     )
 
 
-def _not_covered(facts: Facts) -> Iterator[str]:
+def _not_covered(facts: DossierFacts) -> Iterator[str]:
     kept = [each.name for table in facts.tables for each in table.columns if each.what == AS_IT_IS]
     noisy = [each.name for table in facts.tables for each in table.columns if each.what == NOISE]
     yield (
@@ -330,7 +321,7 @@ def _key_leaks() -> Iterator[str]:
     )
 
 
-def _revoked(facts: Facts) -> Iterator[str]:
+def _revoked(facts: DossierFacts) -> Iterator[str]:
     live = [each for each in facts.permissions if each.state == "live"]
     who = list(dict.fromkeys(each.recipient for each in live))
     yield (
@@ -345,7 +336,7 @@ def _revoked(facts: Facts) -> Iterator[str]:
     )
 
 
-def _decided(facts: Facts) -> Iterator[str]:
+def _decided(facts: DossierFacts) -> Iterator[str]:
     roles = [count(number, role) for role, number in facts.roles.items()]
     yield (
         f"{named(roles)} of the vault may act in it."

@@ -6,7 +6,8 @@ The words are those of SECURITY.md in short; a test compares proofs and tests wi
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from cornerwave.dossier._facts import Facts, TableFacts
+from cornerwave.document import percent
+from cornerwave.dossier._facts import DossierFacts, TableFacts
 
 PROOFS = "docs/proofs.md"
 
@@ -18,7 +19,7 @@ class Promise:
     name: str
     words: str
     test: str
-    figure: Callable[[Facts], str]
+    figure: Callable[[DossierFacts], str]
 
     @property
     def proof(self) -> str:
@@ -26,20 +27,21 @@ class Promise:
         return f"{PROOFS}#{self.name}"
 
 
-def _pooled(facts: Facts) -> str:
+def _pooled(facts: DossierFacts) -> str:
     if facts.least is None:
         return "no bound: a category changed between editions in ways that few rows share"
     alone = min(table.groups[-1].alone for table in facts.tables)
-    return f"{facts.least:.1%} stays hidden from all together, {alone:.1%} from the best one alone"
+    together = percent(facts.least)
+    return f"{together} stays hidden from all together, {percent(alone)} from the best one alone"
 
 
-def _attacked(facts: Facts) -> str:
+def _attacked(facts: DossierFacts) -> str:
     attacked = sum(table.measured.coalitions for table in facts.tables)
     gained = sum(table.measured.gained for table in facts.tables)
     return f"{attacked:,} sets of copies attacked, {gained:,} gained"
 
 
-def _measured(facts: Facts) -> str:
+def _measured(facts: DossierFacts) -> str:
     worst = [
         (each.measured - each.hidden, each.measured, each.hidden, each.column)
         for table in facts.tables
@@ -53,7 +55,7 @@ def _measured(facts: Facts) -> str:
     return f"worst column {name}: {found:.3f} measured, {stated:.3f} stated"
 
 
-def _checks(facts: Facts) -> str:
+def _checks(facts: DossierFacts) -> str:
     checks = sum(table.measured.checks for table in facts.tables)
     failed = sum(len(table.measured.failed) for table in facts.tables)
     return f"{checks:,} checks of the copies, {failed:,} failed"
@@ -63,20 +65,20 @@ def _of_persons(table: TableFacts) -> str:
     return " and ".join(table.unit) if table.unit else "each row counts as one person"
 
 
-def _persons(facts: Facts) -> str:
+def _persons(facts: DossierFacts) -> str:
     return "; ".join(dict.fromkeys(map(_of_persons, facts.tables)))
 
 
-def _editions(facts: Facts) -> str:
+def _editions(facts: DossierFacts) -> str:
     most = max(table.editions for table in facts.tables)
     return "one state of the table" if most == 1 else f"{most} states of the table"
 
 
-def _holdings(facts: Facts) -> str:
+def _holdings(facts: DossierFacts) -> str:
     return f"{len(facts.copies):,} copies in the ledger, every line checked"
 
 
-def _of_code(facts: Facts) -> str:
+def _of_code(facts: DossierFacts) -> str:
     return "holds by construction; no figure"
 
 
@@ -122,7 +124,7 @@ PROMISES = (
     Promise(
         "low-bits",
         "The last digits of a number in a copy reveal nothing.",
-        "tests/test_recipe.py::test_low_bits_tell_nothing_of_which_value_it_was",
+        "tests/test_recipe.py::TestGrid::test_low_bits_tell_nothing_of_which_value_it_was",
         _checks,
     ),
     Promise(
@@ -140,13 +142,13 @@ PROMISES = (
     Promise(
         "editions",
         "When the table grows or changes, rows that stay the same keep the same noise.",
-        "tests/test_editions.py::test_rows_keep_their_noise_bit_for_bit",
+        "tests/test_editions.py::TestAppend::test_rows_keep_their_noise_bit_for_bit",
         _editions,
     ),
 )
 
 
-def promises_of(facts: Facts) -> list[dict[str, str]]:
+def promises_of(facts: DossierFacts) -> list[dict[str, str]]:
     """Return the promises with their figures, as a dossier states them."""
     return [
         {

@@ -1,5 +1,6 @@
 """The console: datasets, their grants and requests, the report, and the ledger with its check."""
 
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from cornerwave.access import (
     Foreseen,
     Grant,
 )
+from cornerwave.dossier import Dossier
 from cornerwave.errors import ApprovalNeeded, CornerwaveError, LedgerDamaged, LevelError
 from cornerwave.ledger import Access, now
 from cornerwave.levels import LINEAR, Level
@@ -246,6 +248,24 @@ async def report(request: Request, dataset: ThisDataset) -> Response:
     return page(request, "report.html", dataset=dataset, body=shown)
 
 
+@pages.get("/datasets/{id}/dossier.html")
+async def dossier(request: Request, dataset: ThisDataset) -> Response:
+    """Send the signed dossier of a table, or of all that it is linked with: a file to hand out."""
+    vault, family = service_of(request).vault, family_name(dataset)
+    name = family or dataset.name
+
+    def made() -> str:
+        known = vault.linked(name) if family else vault.dataset(name)
+        return Dossier.of(vault, known).signed(vault).as_page
+
+    plain = re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-") or "dataset"
+    headers = {
+        "Content-Disposition": f'attachment; filename="{plain}-dossier.html"',
+        "Cache-Control": "no-store",
+    }
+    return Response(await in_thread(made), media_type="text/html", headers=headers)
+
+
 # --- the ledger ---------------------------------------------------------------------------
 
 
@@ -266,6 +286,14 @@ def check_heads(request: Request, fields: Fields) -> Response:
         return _ledger(request, heads=fields.get("heads", ""), error=str(error))
     result = f"{len(lines)} of {len(lines)} heads are still in the ledger" if lines else ""
     return _ledger(request, heads=fields.get("heads", ""), result=result)
+
+
+@pages.get("/ledger/public-key.pem")
+def public_key(request: Request) -> Response:
+    """Send the public key of the vault's signatures."""
+    headers = {"Content-Disposition": 'attachment; filename="cornerwave-public-key.pem"'}
+    content = service_of(request).vault.public_key
+    return Response(content, media_type="application/x-pem-file", headers=headers)
 
 
 @pages.get("/ledger/heads.txt")
