@@ -12,13 +12,15 @@ from cornerwave import document as doc
 from cornerwave.document import BAD, GOOD, PLAIN, count, percent
 from cornerwave.dossier._facts import (
     AS_IT_IS,
+    NOISE,
+    ColumnFacts,
     CopyHeld,
     DossierFacts,
     LevelRisk,
     Permission,
 )
 from cornerwave.dossier._identified import MOST_LINES, NONE, identifiability
-from cornerwave.dossier._plain_words import answers, named
+from cornerwave.dossier._plain_words import answers, named, recipients_of
 from cornerwave.dossier._promises import promises_of
 from cornerwave.ledger import day_of
 
@@ -94,15 +96,7 @@ def _context(facts: DossierFacts) -> doc.Section:
             "hidden, of the column of which least is. Times are in UTC."
         )
     ]
-    drawn = [
-        doc.ShareRow(
-            f"privacy {level.privacy:g}",
-            dots=[(level.privacy, f"privacy {level.privacy:g}")],
-            words=named(level.recipients),
-        )
-        for table in facts.tables[:1]
-        for level in table.levels
-    ]
+    drawn = [_recipient(each, facts) for each in recipients_of(facts)]
     parts.append(doc.Picture(doc.Shares(drawn, "Who has which copy")))
     header = (
         "recipient",
@@ -135,6 +129,13 @@ def _context(facts: DossierFacts) -> doc.Section:
             )
         )
     return doc.Section("1 Context: who has what, why and until when", parts)
+
+
+def _recipient(name: str, facts: DossierFacts) -> doc.ShareRow:
+    """Return the line of a recipient in the picture: a dot for each privacy of their copies."""
+    shares = sorted({each.privacy for each in facts.copies if each.recipient == name})
+    words = ", ".join(f"{share:g}" for share in shares)
+    return doc.ShareRow(name, dots=[(s, f"privacy {s:g}") for s in shares], words=words)
 
 
 def _copy(each: CopyHeld, several: bool, facts: DossierFacts) -> list[doc.Content]:
@@ -192,9 +193,7 @@ def _data(facts: DossierFacts) -> doc.Section:
                 each.name,
                 each.type,
                 doc.MarkedCell(each.what, kind="bad" if each.what == AS_IT_IS else ""),
-                {None: "its own", "rank": "ranks", "log1p": "logarithm"}.get(
-                    each.scale, each.scale or ""
-                ),
+                _scale(each),
                 each.gaps or "none",
                 *([each.means or NONE] if any(c.means for c in table.columns) else []),
             )
@@ -207,6 +206,13 @@ def _data(facts: DossierFacts) -> doc.Section:
         is_open = len(rows) <= 2 * MOST_LINES
         parts.append(doc.Fold(facts.titled(table, "Columns"), [shown], is_open))
     return doc.Section("2 The data", parts)
+
+
+def _scale(each: ColumnFacts) -> str:
+    """Return the scale that a number gets its noise on."""
+    if each.what != NOISE:
+        return ""
+    return {None: "its own", "rank": "ranks", "log1p": "logarithm"}.get(each.scale) or "its own"
 
 
 # --------------------------------------------------------------------------------------------------

@@ -380,6 +380,9 @@ def _groups(
 ) -> Iterator[Pooling]:
     """Yield each recipient alone, the stated coalitions, those that are named, and everybody."""
     holders = list(dict.fromkeys(held.recipient for held in dataset.holdings))
+    if len(holders) == 1:
+        yield _group(dataset, holders, tuple(holders), everybody=True)
+        return
     named = [name for name in holders if not only or name in only]
     wanted: list[tuple[str, ...]] = [(name,) for name in named]
     wanted += [tuple(n for n in holders if n in each) for each in coalitions]

@@ -46,7 +46,7 @@ THREATS = (
     (
         "somebody who knows a person and looks for the row",
         "one copy, and facts about the person",
-        "nothing, where the person stands out or where columns are unchanged",
+        "no figure: who stands out can be found, and anybody by columns released unchanged",
     ),
     ("whoever intercepts or steals a copy", "that copy", "what is promised for its recipient"),
     ("whoever gets the key or the table", "everything", "nothing"),
@@ -119,7 +119,8 @@ def _audits(facts: DossierFacts) -> Iterator[doc.Part]:
 
 
 def _called(each: Pooling) -> str:
-    return f"everybody together ({each.number})" if each.everybody else " + ".join(each.members)
+    together = each.everybody and each.number > 1
+    return f"everybody together ({each.number})" if together else " + ".join(each.members)
 
 
 def _drawn(each: Pooling) -> doc.ShareRow:

@@ -43,7 +43,8 @@ def answers(facts: DossierFacts) -> list[Answer]:
         "How is access taken back?": _revoked(facts),
         "Who decides about all this?": _decided(facts),
     }
-    return [Answer(question, " ".join(lines)) for question, lines in told.items()]
+    # of linked tables some sentences are the same
+    return [Answer(question, " ".join(dict.fromkeys(lines))) for question, lines in told.items()]
 
 
 def least_noisy(facts: DossierFacts) -> list[tuple[TableFacts, LevelRisk]]:
@@ -180,7 +181,8 @@ def _pooled(facts: DossierFacts) -> Iterator[str]:
         )
         return
     yield (
-        f"All {facts.holders} together" * (facts.holders > 1)
+        f"All {facts.holders} together" * (facts.holders > 2)
+        + "Both together" * (facts.holders == 2)
         + "The recipient" * (facts.holders == 1)
         + f" can recover no more than the best single copy shows: {percent(facts.least)} of what "
         "distinguishes people stays hidden in every column. This is so by construction, whatever "
@@ -245,6 +247,7 @@ def _without_noise(facts: DossierFacts) -> Iterator[str]:
 
 
 def _use(facts: DossierFacts) -> Iterator[str]:
+    yield "Yes, for questions about many people."
     for table in facts.tables:
         if len(table.levels) == 0:
             continue
@@ -256,7 +259,7 @@ def _use(facts: DossierFacts) -> Iterator[str]:
             else f"{first.mean_error:.2f} to {last.mean_error:.2f} times as uncertain"
         )
         yield (
-            f"Yes, for questions about many people. Averages{of} from a copy are {between} "
+            f"Averages{of} from a copy are {between} "
             "as those from the original; they are not shifted to one side."
         )
     yield "A copy is of no use for decisions about a single person, and is not meant to be."

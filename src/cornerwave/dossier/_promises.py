@@ -6,7 +6,7 @@ The words are those of SECURITY.md in short; a test compares proofs and tests wi
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from cornerwave.document import percent
+from cornerwave.document import count, percent
 from cornerwave.dossier._facts import DossierFacts, TableFacts
 
 PROOFS = "docs/proofs.md"
@@ -38,7 +38,7 @@ def _pooled(facts: DossierFacts) -> str:
 def _attacked(facts: DossierFacts) -> str:
     attacked = sum(table.measured.coalitions for table in facts.tables)
     gained = sum(table.measured.gained for table in facts.tables)
-    return f"{attacked:,} sets of copies attacked, {gained:,} gained"
+    return f"{count(attacked, 'set')} of copies attacked, {gained:,} gained"
 
 
 def _measured(facts: DossierFacts) -> str:
