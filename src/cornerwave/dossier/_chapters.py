@@ -221,8 +221,10 @@ def _scale(each: ColumnFacts) -> str:
 
 def _mitigation(facts: DossierFacts) -> doc.Section:
     promises = promises_of(facts)
-    rows = [(each["promise"], each["figure"]) for each in promises]
-    proofs = [(each["proof"], each["test"]) for each in promises]
+    rows = [(each["promise"], each["kind"], each["figure"]) for each in promises]
+    proofs: list[tuple[doc.Content, ...]] = [
+        (each["proof"], doc.MarkedCell(each["test"], each["control"])) for each in promises
+    ]
     levels = [
         (
             facts.titled(table, f"privacy {level.privacy:g}"),
@@ -236,16 +238,21 @@ def _mitigation(facts: DossierFacts) -> doc.Section:
         "4 What protects it: each promise with its proof, its test and its figure",
         [
             doc.Paragraph(
-                "All copies of a table read one secret path of noise: a copy with more noise is "
-                "one with less noise and some more on top. So the better copy makes the others "
+                "All copies of a table read one secret path of noise: one with more noise is one "
+                "with less noise and some more on top. So the better copy makes the others "
                 "worthless to somebody who has both. The noise is AES-256 under a key of 256 "
-                "random bits. Proofs, tests and code are public; each test is one that fails if "
-                "the promise does not hold."
+                "random bits. Proved is a theorem about how copies are made, estimated a figure "
+                "that is measured in the table and has an error, tested a statement about the "
+                "programs. Proofs, tests and code are public."
             ),
-            doc.DataTable(("promise", "figure for this dataset"), rows),
+            doc.DataTable(("promise", "how it is known", "figure for this dataset"), rows),
             doc.Fold(
                 "Where the proofs and the tests are, in this order",
-                [doc.DataTable(("proof", "test"), proofs)],
+                [
+                    doc.DataTable(
+                        ("proof", "test, and below it a wrong version that it must notice"), proofs
+                    )
+                ],
             ),
             doc.Fold(
                 "Parameters",

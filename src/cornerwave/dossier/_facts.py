@@ -20,7 +20,7 @@ from cornerwave.errors import NoSuchRecipient, nearest
 from cornerwave.kinds import JsonObject
 from cornerwave.ledger import Holding, Terms, written
 from cornerwave.levels import Level
-from cornerwave.outlook import outlook_at, without_copy
+from cornerwave.outlook import half_width, outlook_at
 from cornerwave.vault import Dataset, LinkedDataset, Vault, below_in
 
 FORMAT = "cornerwave dossier 1"
@@ -347,7 +347,8 @@ def _what(column: Column, schema: Schema) -> str:
 def _level(
     dataset: Dataset, level: Level, measured: MeasuredTable, recipients: tuple[str, ...]
 ) -> LevelRisk:
-    seen, blind = outlook_at(dataset.frozen, level), without_copy(dataset.frozen)
+    seen = outlook_at(dataset.frozen, level)
+    blind = {name: half_width(dataset.frozen, name, 1.0) or 0.0 for name in seen.within}
     found = measured.at(level)
     columns = []
     for name, hidden in seen.hidden.items():
@@ -358,7 +359,7 @@ def _level(
                 measured=found.hidden.get(name),
                 joint=_share(seen.bayes[name]) if name in seen.bayes else None,
                 within=figure(seen.within[name]) if name in seen.within else None,
-                within_blind=figure(blind[name]) if name in seen.within else None,
+                within_blind=figure(blind[name]) if name in blind else None,
                 unit=seen.units.get(name),
                 right=_share(seen.right[name]) if name in seen.right else None,
                 right_blind=_share(seen.blind[name]) if name in seen.blind else None,

@@ -21,6 +21,7 @@ from cornerwave.outlook._kept_groups import KeptGroups, kept_groups
 from cornerwave.outlook._outlook import (
     SHOWN,
     Outlook,
+    half_width,
     in_units,
     outlook_at,
     outlook_of,
@@ -57,6 +58,7 @@ __all__ = [
     "consider_section",
     "editions_section",
     "found_out_section",
+    "half_width",
     "in_units",
     "kept_groups",
     "levels_document",
