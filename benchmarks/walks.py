@@ -302,9 +302,9 @@ def correlations(
 
 def learned(original: Data, ours: Data) -> tuple[float, float]:
     """Return the AUC of a copy, and of rank swapping that hides as much."""
-    few = [sampled(each, original.label) for each in (original, ours)]
-    swapped = as_hidden(*few, swapping, hiding(*few))
-    return auc(few[0], few[1]), auc(few[0], swapped)
+    few, mine = (sampled(each, original.label) for each in (original, ours))
+    swapped = as_hidden(few, mine, swapping, hiding(few, mine))
+    return auc(few, mine), auc(few, swapped)
 
 
 def sampled(table: Data, label: str) -> Data:

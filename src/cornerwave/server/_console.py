@@ -145,7 +145,7 @@ def dataset_page(
         ),
         answered=[e for e in reversed(sharing.requests(dataset=dataset.id)) if e.state != OPEN],
         downloads=_downloads(sharing.accesses(SEARCHED_FOR_DOWNLOADS), dataset.name),
-        sentences=advice(dataset.frozen),
+        sentences=advice(dataset.frozen).lines(),
         privacy=privacy,
         allowed=bool(request.app.state.allowed),
     )

@@ -154,7 +154,7 @@ def slider(request: Request, id: str, p: float = FIRST) -> Response:
         request,
         "privacy.html",
         dataset=dataset,
-        sentences=advice(dataset.frozen),
+        sentences=advice(dataset.frozen).lines(),
         lowest=min(LOWEST, highest),
         highest=highest,
         **_outlook(request, dataset, min(p, highest)),
