@@ -26,6 +26,7 @@ from tests.conftest import edit_ledger, make_people, state
 
 CANARY = "48213"
 COMMANDS = [
+    "dossier",
     "init",
     "inspect",
     "register",
