@@ -22,8 +22,10 @@ def test_linked_tables_are_one_document_in_which_each_is_audited_with_the_others
     linked = vault.register_linked(
         "clinic", tables, unit="patient", key="visit", drop=["day"], few_rows=True
     )
-    linked.release(to="partner", privacy=0.5, purpose="a registry").write(tmp_path / "copy.zip")
     linked["visits"].release(to="payer", privacy=0.7).to_arrow()
+    [alone] = Dossier.of(vault, vault.linked("clinic"), at=AT).facts.tables
+    assert alone.name == "clinic.visits"
+    linked.release(to="partner", privacy=0.5, purpose="a registry").write(tmp_path / "copy.zip")
     made = Dossier.of(vault, vault.linked("clinic"), at=AT).signed(vault)
     stated = json.loads(made.text)["dossier"]
     assert [each["name"] for each in stated["tables"]] == ["clinic.patients", "clinic.visits"]

@@ -12,7 +12,7 @@ import pyarrow as pa
 from cornerwave import document as doc
 from cornerwave.documents import is_page, page
 from cornerwave.dossier._chapters import chapters, verdict
-from cornerwave.dossier._facts import DossierFacts, check_recipients, facts_of, tables_in
+from cornerwave.dossier._facts import DossierFacts, check_recipients, facts_of, released_of
 from cornerwave.dossier._measured import measured_of
 from cornerwave.dossier._promises import promises_of
 from cornerwave.dossier._signed import ENDINGS, SignedDossier
@@ -52,14 +52,15 @@ class Dossier:
         beside each alone and all together. `at` is the time that grants are looked at, by default
         now. Nothing is recorded. Raises NoSuchRecipient, LedgerDamaged, SourceChanged.
         """
-        tables = tables_in(known)
+        tables = released_of(known)
         check_recipients(tables, [*recipients, *(name for each in coalitions for name in each)])
         # from before the first line of each, so that every line is checked
         vault.check_heads(f"{head.rsplit(':', 2)[0]}:0:" for head in vault.heads().values())
         return cls(
             facts_of(
                 vault,
-                known,
+                known.name,
+                tables,
                 measured_of({each.name: each for each in tables}, progress=progress),
                 only=recipients,
                 coalitions=coalitions,

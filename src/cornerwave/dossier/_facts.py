@@ -184,19 +184,24 @@ class DossierFacts:
         return None if len(known) < len(pooled) else min(known, default=None)
 
 
-def tables_in(known: Dataset | LinkedDataset) -> list[Dataset]:
-    """Return a table, or all that are linked."""
-    return [known] if isinstance(known, Dataset) else list(known.tables.values())
+def released_of(known: Dataset | LinkedDataset) -> list[Dataset]:
+    """Return a table, or those of linked ones, of which somebody holds a copy.
+
+    Raises NoSuchRecipient if nobody does.
+    """
+    tables = [known] if isinstance(known, Dataset) else known.tables.values()
+    released = [each for each in tables if each.holdings]
+    if not released:
+        raise NoSuchRecipient(
+            f"no copy of {known.name!r} has been released, so there is nothing to state; release "
+            "a copy first"
+        )
+    return released
 
 
 def check_recipients(tables: Sequence[Dataset], names: Sequence[str]) -> None:
     """Raise NoSuchRecipient unless each of these holds a copy of one of the tables."""
     holders = {held.recipient for each in tables for held in each.holdings}
-    if not holders:
-        raise NoSuchRecipient(
-            f"no copy of {tables[0].name!r} has been released, so there is nothing to state; "
-            "release a copy first"
-        )
     if unknown := sorted(set(names) - holders):
         raise NoSuchRecipient(
             f"{unknown[0]!r} holds no copy; it was released to {', '.join(sorted(holders))}"
@@ -206,7 +211,8 @@ def check_recipients(tables: Sequence[Dataset], names: Sequence[str]) -> None:
 
 def facts_of(
     vault: Vault,
-    known: Dataset | LinkedDataset,
+    name: str,
+    tables: Sequence[Dataset],
     measured: Mapping[str, MeasuredTable],
     *,
     only: Sequence[str] = (),
@@ -216,12 +222,12 @@ def facts_of(
     versions: Mapping[str, str],
 ) -> DossierFacts:
     """Return what a dossier states of a table, or of linked ones, at a time."""
-    tables, sharing = tables_in(known), Sharing(vault, clock=lambda: at)
+    sharing = Sharing(vault, clock=lambda: at)
     heads = vault.heads()
     owners = [each.role for each in people(vault.records).values()]
     chosen = set(only)
     return DossierFacts(
-        name=known.name,
+        name=name,
         made_at=written(at),
         only=tuple(dict.fromkeys(only)),
         coalitions=tuple(tuple(each) for each in coalitions),

@@ -205,8 +205,8 @@ def _unusual(facts: DossierFacts) -> Iterator[str]:
         elif level.stand_out:
             yield (
                 f"In the copy{of} with the least noise {count(level.stand_out, 'record')} of "
-                f"{table.rows:,} {'lies' if level.stand_out == 1 else 'lie'} so far out that the "
-                "noise does not hide it: somebody who knows of such a person may find the row."
+                f"{table.rows:,} {'lies' if level.stand_out == 1 else 'lie'} so far out that noise "
+                "does not hide that: somebody who knows of such a person may find the row."
             )
         else:
             yield f"No record{of} lies so far out that it would be recognised in a copy."
