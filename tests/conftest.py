@@ -1,5 +1,6 @@
 """Fixtures that more than one module of tests uses."""
 
+import gc
 import hashlib
 import os
 import sqlite3
@@ -109,6 +110,29 @@ def _keys_of_the_test(request: pytest.FixtureRequest, monkeypatch: pytest.Monkey
         _same_keys(request.node.nodeid, monkeypatch)
     else:
         monkeypatch.setattr(Key, "generate", staticmethod(_FROM_THE_SYSTEM))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """Leave what is there once all tests are known to itself: it lives as long as they run."""
+    gc.collect()
+    gc.freeze()
+
+
+FEW_ROWS = 800
+"""Rows of a table that the adversary of registration looks at: a quarter is attacked."""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _an_adversary_of_few_rows(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Let registration attack few rows: most tables of tests take it longer than all the rest.
+
+    But where a module is about what this adversary recovers: it states `ADVERSARY = True`.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        if not getattr(request.module, "ADVERSARY", False):
+            patch.setattr("cornerwave.spine.adversary.USED", FEW_ROWS)
+        yield
 
 
 @pytest.fixture

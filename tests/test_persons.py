@@ -37,11 +37,12 @@ from cornerwave.noise import (
 from cornerwave.privacy import Hidden
 from cornerwave.sources import Source, open_source
 from cornerwave.spine import histories as histories_module
-from cornerwave.spine import person_sample
+from cornerwave.spine import person_sample, person_values
 from cornerwave.spine.continued import Tail
 from cornerwave.spine.frozen import Frozen
 from cornerwave.spine.histories import Histories, HistoryRows
-from cornerwave.spine.person_sample import PersonSample, PersonValues, unit_limit
+from cornerwave.spine.person_sample import PersonSample, unit_limit
+from cornerwave.spine.person_values import PersonValues, SeenConstant
 from cornerwave.spine.recipe import Recipe
 from cornerwave.vault import Vault
 from tests.conftest import decide, freeze_table, survey_of
@@ -186,6 +187,33 @@ def test_values_of_persons_add_up_and_no_change_is_missed(seed):
     assert whole.varying == {"b", "c"}
     np.testing.assert_array_equal(total.units, whole.units)
     np.testing.assert_array_equal(total.values[0], whole.values[0])
+
+
+@given(seed=st.integers(0, 2**32 - 1), most=st.sampled_from([0, 30, 1 << 22]))
+@settings(max_examples=30, deadline=None)
+def test_constants_seen_by_the_way_are_those_of_a_look_of_its_own(seed, most):
+    """Whatever is known of rows before; or they are not known, where there is no room for them."""
+    rng = np.random.default_rng(seed)
+    of = np.sort(rng.integers(0, 20, 200)) if seed % 2 else rng.integers(0, 20, 200)
+    ids = position_ids(1 << 40, 20).copy()[of]
+    values = np.array([of * 1.5, of * 2.0, rng.normal(size=200), of * 3.0])
+    values[0, rng.random(200) < 0.2] = np.nan
+    values[1, rng.choice(np.flatnonzero(np.bincount(of)[of] > 1))] += 1.0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(person_values, "MOST_VALUES", most)
+        seen = [SeenConstant.nothing("abcd")]
+        for rows in np.split(np.arange(200), np.sort(rng.integers(0, 201, 3))):
+            known = seen[rng.integers(len(seen))]
+            seen.append(seen[-1] + known.of("abcd", ids[rows], values[:, rows], bytes(32)))
+        found = seen[-1].only(["a", "d"])
+    assert seen[-1].only(["a", "b"]) is None
+    assert seen[-1].only(["c"]) is None
+    whole = PersonValues.of(("a", "d"), ids, values[[0, 3]], bytes(32))
+    assert (found is None) == (most < 40)
+    if found is not None:
+        assert (found.columns, found.varying) == (whole.columns, frozenset())
+        np.testing.assert_array_equal(found.units, whole.units)
+        np.testing.assert_array_equal(found.values, whole.values)
 
 
 def test_what_a_ledger_keeps_of_constants_holds_no_value():

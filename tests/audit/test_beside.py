@@ -103,7 +103,7 @@ def test_it_does_so_in_tables_of_the_size_that_was_attacked(tmp_path: Path, name
 
 
 @pytest.mark.parametrize("name", those([*PARTS, *TOGETHER]))
-@pytest.mark.first(2)
+@pytest.mark.first(1)
 def test_it_names_the_part_of_a_column_or_the_columns_that_reveal_most(
     tmp_path: Path, name: str
 ) -> None:

@@ -31,7 +31,7 @@ def name_of(leak: Any) -> str:
 
 
 @pytest.mark.parametrize(("leak", "check"), LEAKS.items(), ids=name_of)
-@pytest.mark.first(5)
+@pytest.mark.first(3)
 def test_a_leak_is_found(leak: Any, check: str, counted: Counted) -> None:
     assert check in faults(audit(*leak(ROWS, 1)))
     counted("schemes")

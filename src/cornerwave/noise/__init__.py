@@ -67,6 +67,7 @@ from cornerwave.noise._stream import (
     coefficients,
     lattice_index,
     lattice_path,
+    level_nearby,
     position_ids,
     steps,
 )
@@ -127,6 +128,7 @@ __all__ = [
     "last_states",
     "lattice_index",
     "lattice_path",
+    "level_nearby",
     "ln_1_plus",
     "moves_key",
     "nearest_knots",

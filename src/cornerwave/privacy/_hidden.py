@@ -8,6 +8,7 @@ import numpy as np
 
 from cornerwave.arrays import Floats, Ints
 from cornerwave.levels import LATTICE, THOUSANDTHS, Level, worth
+from cornerwave.noise import level_nearby
 from cornerwave.privacy._open_columns import Shown
 
 NEAR_CEILING = 0.9
@@ -118,9 +119,14 @@ class Hidden:
         return max(fits, default=0) / THOUSANDTHS
 
     def level_of(self, thousandths: int) -> Level | None:
-        """Return the least level that hides so many thousandths of every column, if one does."""
+        """Return the least level that hides so many thousandths of every column, if one does.
+
+        Where that is not the level of this privacy itself, perhaps one of little more noise that
+        takes less time.
+        """
         needed = self.needed[thousandths - 1]
-        return Level(LATTICE[needed - 1]) if needed else None
+        chosen = level_nearby(needed) if 0 < needed != thousandths else needed
+        return Level(LATTICE[chosen - 1]) if chosen else None
 
     @property
     def highest(self) -> float:

@@ -39,6 +39,8 @@ LEAST_PERSONS, PER_COORDINATE = 25, 5
 """Persons of a cell, of each half, and for each coordinate with noise."""
 EVERY = 2
 """Cells are looked at, at every other level; between them the share that they leave is linear."""
+ROWS_AT_ONCE = 1 << 11
+"""Rows of which products are summed at a time."""
 FEWEST = 20
 """A cell that fewer persons of the other half are in is joined to its largest."""
 
@@ -64,6 +66,12 @@ class Coordinates:
     def sizes(self) -> Ints:
         """How many rows each person has."""
         return lengths_of(self.starts, self.z.shape[1])
+
+    @property
+    def variances(self) -> Floats:
+        """The variance of each coordinate."""
+        # row by row: all at once takes as much memory again
+        return np.array([row.var() for row in self.z])
 
     @property
     def person(self) -> Ints:
@@ -253,9 +261,9 @@ def _covariances(z: Floats, by_place: Floats, person: Ints) -> tuple[Floats, Flo
     halves = []
     for half in (0, 1):
         rows = np.flatnonzero(person % 2 == half)
-        C = _covariance(z[:, rows])
+        C = _covariance(z, rows)
         P = np.zeros_like(C)
-        P[:, some] = _covariance(z[:, rows], by_place[np.ix_(some, rows)])
+        P[:, some] = _covariance(z, rows, by_place[some])
         halves.append(np.stack([C, P]))
     return halves[0], halves[1]
 
@@ -263,11 +271,26 @@ def _covariances(z: Floats, by_place: Floats, person: Ints) -> tuple[Floats, Flo
 def _of_some(by_place: Floats) -> Floats:
     """Return the covariance of coordinates, of which most are 0 everywhere."""
     some, out = np.flatnonzero(by_place.any(axis=1)), np.zeros((len(by_place), len(by_place)))
-    out[np.ix_(some, some)] = _covariance(by_place[some])
+    out[np.ix_(some, some)] = _covariance(by_place[some], np.arange(by_place.shape[1]))
     return out
 
 
-def _covariance(z: Floats, other: Floats | None = None) -> Floats:
-    """Return the covariance of coordinates, or that with others."""
-    z = z - z.mean(axis=1, keepdims=True)
-    return np.asarray(z @ (z if other is None else other).T / max(1, z.shape[1]))
+def _covariance(z: Floats, rows: Ints, other: Floats | None = None) -> Floats:
+    """Return the covariance of coordinates in some rows, or that with others.
+
+    Of a few rows at a time, as the cache has room, about the mean of all: E[x y'] - E[x] E[y]' is
+    exact enough for what is near it.
+    """
+    others = z if other is None else other
+    centre, centre_of_others = (each.mean(axis=1, keepdims=True) for each in (z, others))
+    sums, products = np.zeros(len(z)), np.zeros((len(z), len(others)))
+    sums_of_others = np.zeros(len(others))
+    for begin in range(0, len(rows) if len(others) else 0, ROWS_AT_ONCE):
+        at = rows[begin : begin + ROWS_AT_ONCE]
+        some = z.take(at, axis=1) - centre
+        beside = some if other is None else other.take(at, axis=1) - centre_of_others
+        sums += some.sum(axis=1)
+        sums_of_others += beside.sum(axis=1)
+        products += some @ beside.T
+    count = max(1, len(rows))
+    return np.asarray(products / count - np.outer(sums, sums_of_others) / count**2)

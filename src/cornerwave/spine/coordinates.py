@@ -258,7 +258,14 @@ def _person_rows(
         x = less_time(x, hat_matrix(times, noise.knots), sample.starts, sizes)
     drawn = {
         name: with_means(
-            np.array([c.values for c in indicators(name, name, codes, gaps[name], most=most)]),
+            np.array(
+                [
+                    # where every value is frequent, none is left for the last one
+                    each.values
+                    for each in indicators(name, name, codes, gaps[name], most=most)
+                    if np.nan_to_num(each.values).any()
+                ]
+            ).reshape(-1, len(none)),
             sample.starts,
         )
         for name, codes in coded.items()

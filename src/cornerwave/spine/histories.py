@@ -218,37 +218,43 @@ class Histories:
 
         `shown` is what rows show that editions changed.
         """
-        # a row that is not there gets any place: the fingerprint will not be the registered one
-        found = self._found(row_words(ids))
-        places = self.places[np.minimum(found, len(self.rows) - 1)]
-        person = self.stamps[places]
-        if self.editions > 1:
-            person = person // self.editions
-        rows = np.flatnonzero(donors[person] >= 0)
-        codes = self.codes[:, self.sources(places[rows], donors, tail)]
+        places = self._places_of(row_words(ids))
+        person = self._persons_of(places)
+        donor = donors.take(person)
+        rows = np.flatnonzero(donor >= 0)
+        replaced = places.take(rows)
+        sources = self._sources(replaced, person.take(rows), donor.take(rows), tail)
+        codes = self.codes.take(sources, axis=1)
         if shown is not None:
-            codes = shown.put(places[rows], codes)
+            codes = shown.put(replaced, codes)
         out = own.copy()
-        out[:, rows] = np.where(own[:, rows] == MISSING, MISSING, codes)
+        for new, old in zip(out, codes, strict=True):
+            here = new.take(rows)
+            new[rows] = np.where(here == MISSING, MISSING, old)
         return out
 
     def sources(self, places: Ints, donors: Ints, tail: Tail) -> Ints:
         """Return the places of the rows that replace some rows, whose persons all have donors."""
-        person = self.stamps[places]
-        if self.editions > 1:
-            person = person // self.editions
-        donor = donors[person]
+        person = self._persons_of(places)
+        return self._sources(places, person, donors[person], tail)
+
+    def _sources(self, places: Ints, person: Ints, donor: Ints, tail: Tail) -> Ints:
         edition = self.stamps[places] % self.editions if self.editions > 1 else places[:0]
         last = self.ends(donor, edition) - 1
-        at = np.minimum(self.starts[donor] + places - self.starts[person], last)
+        at = np.minimum(self.starts.take(donor) + places - self.starts.take(person), last)
         return tail.replace(places, at)
 
-    def _found(self, words: Words) -> Ints:
-        """Return the places of rows, or those where they would be."""
+    def _persons_of(self, places: Ints) -> Ints:
+        """Return the person of some rows."""
+        stamps = self.stamps.take(places)
+        return stamps if self.editions == 1 else stamps // self.editions
+
+    def _places_of(self, words: Words) -> Ints:
+        """Return the places of rows; of one that is not there any: the fingerprint will differ."""
         first = np.searchsorted(self.rows, words[:1])
         if len(first) and np.array_equal(self.rows[first[0] : first[0] + len(words)], words):
-            return np.asarray(first + np.arange(len(words)))  # they follow each other
-        return np.searchsorted(self.rows, words)
+            return self.places[first[0] : first[0] + len(words)]  # they follow each other
+        return self.places[np.minimum(np.searchsorted(self.rows, words), len(self.rows) - 1)]
 
     def ends(self, persons: Ints, edition: Ints) -> Ints:
         """Return where the rows of persons end that were there with an edition."""
