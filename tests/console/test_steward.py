@@ -16,6 +16,8 @@ from tests.console.conftest import PASSWORD, World, sign_in_as
 from tests.console.test_console_pages import columns_page, form_of, text_of
 
 COLUMNS = "/console/register/columns"
+APART = {"do-1": "category", "follows-1": ""}
+"""The region is drafted as one that follows from the city: here it is a category of its own."""
 
 
 @pytest.fixture
@@ -141,8 +143,7 @@ def test_cells_are_read_as_the_form_states(world: World, owner: TestClient):
 
 
 def test_a_trial_offers_to_refresh_columns_as_one(world: World, owner: TestClient, towns):
-    fields = {**form_of(columns_page(world, owner, towns).text), "name": "towns"}
-    fields.pop("together", None)
+    fields = {**form_of(columns_page(world, owner, towns).text), "name": "towns", **APART}
     tried = owner.post(COLUMNS, data={**fields, "act": "try"})
     assert "Refresh them as one, and try again" in text_of(tried)
     [group] = re.findall(r'name="join" value="([^"]+)"', tried.text)
@@ -153,8 +154,7 @@ def test_a_trial_offers_to_refresh_columns_as_one(world: World, owner: TestClien
 
 
 def test_groups_can_be_written(world: World, owner: TestClient, towns):
-    fields = {**form_of(columns_page(world, owner, towns).text), "name": "towns"}
-    fields.pop("together", None)
+    fields = {**form_of(columns_page(world, owner, towns).text), "name": "towns", **APART}
     wrong = owner.post(COLUMNS, data={**fields, "more_together": "city, town"})
     assert wrong.status_code == 400
     assert "there is no column 'town'" in text_of(wrong)

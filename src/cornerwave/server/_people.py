@@ -83,6 +83,7 @@ def _recipient(request: Request, name: str, error: CornerwaveError | None = None
     held = [(each, line) for each in datasets for line in each.holdings if line.recipient == name]
     if not held:
         _known(request, name)
+    is_known = name in sharing.recipients()
     by_id = {each.id: each for each in datasets}
     return page(
         request,
@@ -90,13 +91,13 @@ def _recipient(request: Request, name: str, error: CornerwaveError | None = None
         status=status_of(error) if error else 200,
         error=words_of(error) if error else "",
         name=name,
-        terms=sharing.recipient(name).terms,
+        terms=sharing.recipient(name).terms if is_known else None,
         grants=[
             (each, by_id.get(each.dataset), each.state(at))
             for each in reversed(sharing.grants(recipient=name))
         ],
         held=held,
-        is_known=name in sharing.recipients(),
+        is_known=is_known,
         tokens=[
             (each, each.state(at), sharing.last_used(each))
             for each in reversed(sharing.tokens(name))
