@@ -11,7 +11,9 @@ from cornerwave.outlook import (
     USES,
     Advice,
     advice,
+    changed_since,
     checked_uses,
+    is_same_survey,
     kept_groups,
     outlooks,
     recommend,
@@ -169,3 +171,42 @@ def test_another_use_is_refused():
     assert checked_uses([]) == USES
     with pytest.raises(LevelError, match="'press'; choose internal, partner, public"):
         checked_uses(["press"])
+
+
+# --- the next wave of a survey --------------------------------------------------------------
+
+
+def wave(seed: int, *, cents: bool = False, coded: bool = False) -> pa.Table:
+    rng = np.random.default_rng(seed)
+    wage = 30 + 8 * rng.normal(size=ROWS)
+    towns = rng.choice(["Ulm", "Bonn", "Kiel"], ROWS, p=[0.5, 0.3, 0.2])
+    return pa.table(
+        {
+            "wage": wage * (100 if cents else 1),
+            "hours": rng.gamma(4, 9, ROWS),
+            "town": np.where(towns == "Kiel", "KI", towns) if coded else towns,
+        }
+    )
+
+
+def test_the_next_wave_differs_in_words(vault):
+    transform = {"hours": "rank"}
+    first = vault.register("first", wave(1), transform=transform).frozen
+    second = vault.register("second", wave(2), transform=transform).frozen
+    assert is_same_survey(first, second)
+    assert list(changed_since(first, second)) == []
+    cents = vault.register("cents", wave(3, cents=True, coded=True), transform=transform).frozen
+    said = list(changed_since(first, cents))
+    higher, wider, new, gone, moved = said
+    mean, size = first.mean[0], np.sqrt(first.covariance[0, 0])
+    shift = float(higher.removeprefix("wage is ").partition(" deviations higher")[0])
+    assert shift == pytest.approx((3000 - mean) / size, rel=0.02)
+    times = float(wider.removeprefix("wage varies ").removesuffix(" times as much"))
+    assert times == pytest.approx(100, rel=0.05)
+    assert new == "town has 1 value that it had not"
+    assert gone == "town lacks 1 value that it had"
+    share = float(moved.removeprefix("town has other values in ").removesuffix("% of the rows"))
+    assert share == pytest.approx(20, abs=4)
+    assert "KI" not in " ".join(said)
+    other = vault.register("other", wave(4), drop=["town"], transform=transform).frozen
+    assert not is_same_survey(first, other)

@@ -250,9 +250,15 @@ def nearest(unknown: str, known: Iterable[str]) -> str:
     >>> nearest("Wage", ["wage", "age"]), nearest("x", ["wage"])
     ("; did you mean 'wage'?", '')
     """
+    close = nearest_name(unknown, known)
+    return "" if close is None else f"; did you mean {close!r}?"
+
+
+def nearest_name(unknown: str, known: Iterable[str]) -> str | None:
+    """Return the name that is spelled most like another one, None if none is."""
     spellings = {name.casefold(): name for name in known}
     close = get_close_matches(unknown.casefold(), spellings, n=1)
-    return f"; did you mean {spellings[close[0]]!r}?" if close else ""
+    return spellings[close[0]] if close else None
 
 
 class SingularCovariance(CornerwaveWarning):

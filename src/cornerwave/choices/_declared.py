@@ -340,6 +340,7 @@ class Choices:
         value="int64",
         roles=(PERTURBED,),
         option=None,
+        label="Type in copies",
         looks=True,
     )
     decimals: Mapping[str, int] = declared(

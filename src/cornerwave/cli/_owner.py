@@ -28,7 +28,7 @@ from cornerwave.errors import CornerwaveError, OutputExists, SourceError, VaultE
 if TYPE_CHECKING:
     from cornerwave.editions import Edition
     from cornerwave.sources import Progress
-    from cornerwave.vault import Dataset
+    from cornerwave.vault import Dataset, Vault
 
 
 def init(
@@ -158,8 +158,23 @@ def register(
             say(line)
         for line in advice(dataset.frozen).lines(details=details):
             say(f"  {line}")
+        for line in _since_last_wave(opened, dataset) if schema is not None else ():
+            say(f"  {line}")
     if not dry_run:
         say(f"Next: cornerwave levels {shlex.quote(name)}, which recommends a privacy for each use")
+
+
+def _since_last_wave(vault: "Vault", dataset: "Dataset") -> Iterator[str]:
+    """Say what differs from the last table that was registered with the same columns, if any."""
+    from cornerwave.outlook import changed_since, is_same_survey
+
+    others = [each for each in vault.datasets() if each.id != dataset.id and not each.closed]
+    for former in sorted(others, key=lambda each: each.registered_at, reverse=True):
+        if is_same_survey(former.frozen, dataset.frozen):
+            lines = list(changed_since(former.frozen, dataset.frozen))
+            same = "nothing much differs from it" if not lines else "; ".join(lines)
+            yield f"beside {former.name}, which has the same columns and choices: {same}"
+            return
 
 
 def _tables_in(sources: list[str]) -> dict[str, str] | None:

@@ -250,16 +250,12 @@ class _Look:
 
 def _look(dataset: "Dataset", uses: Sequence[str], against: str) -> _Look:
     """Look at all privacies of a dataset, and compare them with the limits of uses."""
-    from cornerwave.outlook import PRIVACIES, SHOWN, kept_groups, outlooks, recommend
+    from cornerwave.outlook import SHOWN, Fitness
 
     frozen, source = replace(dataset.frozen, rows=dataset.rows), _source_if_there(dataset)
-    every = outlooks(frozen, source, against=against, privacies=PRIVACIES)
-    kept = None if source is None else kept_groups(frozen, source)
-    return _Look(
-        dataset,
-        [each for each in every if each.privacy in SHOWN],
-        [recommend(frozen, every, use, kept) for use in uses],
-    )
+    fitness = Fitness.of(frozen, source, against=against)
+    known = [each for each in fitness.known if each.privacy in SHOWN]
+    return _Look(dataset, known, fitness.recommended(uses))
 
 
 def _levels_of_all(linked: "LinkedDataset", tables: dict[str, _Look], against: str) -> "Document":

@@ -148,15 +148,25 @@ class Ledger:
             known = [vault, *chains.datasets(vault)]
             return sorted((act for c in known for act in chains.acts(c)), key=lambda act: act.at)
 
-    def register(self, entry: Entry, attachments: Mapping[str, bytes] | None = None) -> Entry:
+    def register(
+        self,
+        entry: Entry,
+        attachments: Mapping[str, bytes] | None = None,
+        *,
+        instead: str = "",
+    ) -> Entry:
         """Record a dataset, and return the entry that the ledger has from now on.
 
-        `attachments` are kept beside the chain.
+        `attachments` are kept beside the chain. The dataset with the id `instead`, of which nothing
+        was released, is forgotten in the same transaction.
 
         The same id under the same name is recorded once. Raises AlreadyRegistered if the name
         or the id belongs to another dataset, or if another has some of the values.
         """
-        return self.register_all([(entry, attachments or {})])[0]
+        with self._writing() as chains:
+            if instead:
+                self._unregister(chains, instead)
+            return self._register(chains, entry, attachments or {})
 
     def register_all(self, entries: Sequence[tuple[Entry, Mapping[str, bytes]]]) -> list[Entry]:
         """Record several datasets, all or none, each with what is kept beside its chain."""
@@ -180,18 +190,24 @@ class Ledger:
         chains.append(vault, [Draft(at, "dataset", None, listed)])
         return entry
 
-    def rehearse(self, entry: Entry) -> Entry:
+    def rehearse(self, entry: Entry, *, instead: str = "") -> Entry:
         """Do what `register` does, but record nothing."""
         with self._reading() as chains:
-            return self._there(chains, chains.vault(), entry, lock=False) or entry
+            known = self._there(chains, chains.vault(), entry, lock=False, without=instead)
+            return known or entry
 
-    def _there(self, chains: Chains, vault: Chain, entry: Entry, *, lock: bool) -> Entry | None:
-        """Return the entry that the ledger has already. Raises AlreadyRegistered."""
+    def _there(
+        self, chains: Chains, vault: Chain, entry: Entry, *, lock: bool, without: str = ""
+    ) -> Entry | None:
+        """Return the entry that the ledger has already. Raises AlreadyRegistered.
+
+        The dataset with the id `without` counts as one that is not there.
+        """
         if not entry.name or entry.id in ("", VAULT_CHAIN):
             raise VaultError(
                 "a dataset needs a name and an id, and the id cannot be that of the vault's chain"
             )
-        known = chains.datasets(vault, lock=lock)
+        known = [each for each in chains.datasets(vault, lock=lock) if each.id != without]
         entries = [chains.entry(chain) for chain in known]
         for there in entries:
             if (there.id, there.name) == (entry.id, entry.name):
@@ -276,20 +292,23 @@ class Ledger:
         Its lines go, and its marks with them; the vault's chain states that it was there.
         """
         with self._writing() as chains:
-            vault = chains.vault(lock=True)
-            chain = chains.chain(dataset, lock=True)
-            lines = chains.lines(chain)
-            if recipients := {each.recipient for each in holdings_in(chain, lines)}:
-                raise DatasetReleased(
-                    f"{chain.name!r} was released to {len(recipients)} "
-                    f"recipient{'s' * (len(recipients) > 1)}, so the ledger keeps it; close it to "
-                    "end its releases",
-                    use=("close",),
-                )
-            chains.remove(chain)
-            gone = {"id": chain.id, "name": chain.name, "macs": [line.mac for line in lines]}
-            done = act_draft(self.who, f"unregistered {chain.name}")
-            chains.append(vault, [Draft(_now(), UNREGISTERED, None, canonical(gone)), *done])
+            self._unregister(chains, dataset)
+
+    def _unregister(self, chains: Chains, dataset: str) -> None:
+        vault = chains.vault(lock=True)
+        chain = chains.chain(dataset, lock=True)
+        lines = chains.lines(chain)
+        if recipients := {each.recipient for each in holdings_in(chain, lines)}:
+            raise DatasetReleased(
+                f"{chain.name!r} was released to {len(recipients)} "
+                f"recipient{'s' * (len(recipients) > 1)}, so the ledger keeps it; close it to "
+                "end its releases",
+                use=("close",),
+            )
+        chains.remove(chain)
+        gone = {"id": chain.id, "name": chain.name, "macs": [line.mac for line in lines]}
+        done = act_draft(self.who, f"unregistered {chain.name}")
+        chains.append(vault, [Draft(_now(), UNREGISTERED, None, canonical(gone)), *done])
 
     def close(self, dataset: str) -> str:
         """End the releases of a dataset, and return since when; what was released stays."""

@@ -4,6 +4,7 @@ _outlook       one privacy in the columns' own units, and records that stand out
 _advice        what exposes what, what it costs, what to do; the figures behind it
 _kept_groups   rows that agree in what copies show unchanged
 _uses          limits of a use, with their sources, and the level that keeps them
+_waves         what differs from an earlier table of the same columns
 _document      all of it as a document
 """
 
@@ -33,6 +34,7 @@ from cornerwave.outlook._uses import (
     PRIVACIES,
     USES,
     Candidate,
+    Fitness,
     Limit,
     Recommendation,
     checked_uses,
@@ -40,6 +42,7 @@ from cornerwave.outlook._uses import (
     recommend_for_all,
     violations_of,
 )
+from cornerwave.outlook._waves import changed_since, is_same_survey
 
 __all__ = [
     "LIMITS",
@@ -49,17 +52,20 @@ __all__ = [
     "USES",
     "Advice",
     "Candidate",
+    "Fitness",
     "KeptGroups",
     "Limit",
     "Outlook",
     "Recommendation",
     "advice",
+    "changed_since",
     "checked_uses",
     "consider_section",
     "editions_section",
     "found_out_section",
     "half_width",
     "in_units",
+    "is_same_survey",
     "kept_groups",
     "levels_document",
     "levels_title",

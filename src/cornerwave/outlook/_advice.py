@@ -32,7 +32,7 @@ WORTH_NAMING = 0.2
 """A column that reveals less of another is not named."""
 COSTLY = 0.2
 """Noise that is larger by such a share than without any column that reveals another is stated."""
-LEAST_SAVED, SAVED_BY_DROPPING = 0.1, 0.3
+LEAST_SAVED, SAVED_BY_DROPPING = 0.05, 0.3
 """A change is recommended that saves such a share of the noise; more if a column is lost by it."""
 KEEP = "keep these choices: no change of them makes copies much more precise"
 
@@ -44,11 +44,13 @@ class Advice:
     """What an owner should know and do: sentences, the figures behind them, one recommendation.
 
     `recommended` is what to change, or that nothing is, with the reason; '' if nothing is wrong.
+    `change` is that change.
     """
 
     sentences: tuple[str, ...] = ()
     details: tuple[str, ...] = ()
     recommended: str = ""
+    change: Remedy | None = None
 
     def lines(self, *, details: bool = False) -> list[str]:
         """Return all of it, the recommendation at the end; figures only if they are wanted."""
@@ -66,7 +68,10 @@ def advice(frozen: Frozen) -> Advice:
         [unreachable(hidden, frozen.schema.unit, remedies=False)] if hidden.highest < HIGH else []
     )
     found = (*_exposed(frozen), *_buried(frozen, noise), *limit, *_cost(frozen))
-    return Advice((*people, *found), tuple(_figures(frozen)), _recommended(frozen, found))
+    change = _change(frozen) if found else None
+    return Advice(
+        (*people, *found), tuple(_figures(frozen)), _recommended(frozen, found, change), change
+    )
 
 
 def recognised(known: Sequence[Outlook]) -> Iterator[str]:
@@ -123,7 +128,7 @@ def _meaning(frozen: Frozen, column: str, most: MostRevealing) -> str:
                 f"from {it} alone a value is known to within ±{in_units(known, unit)}; "
                 f"without {it}, ±{in_units(blind, unit)}"
             )
-    return f"{next(word for least, word in _SHARES if share >= least)} of {column} follows"
+    return f"{next(word for least, word in _SHARES if share >= least)} of it follows from that"
 
 
 def _buried(frozen: Frozen, noise: float) -> Iterator[str]:
@@ -202,18 +207,22 @@ def _figures(frozen: Frozen) -> Iterator[str]:
             yield f"{remedy} it would take {remedy.needed:.3g}"
 
 
-def _recommended(frozen: Frozen, found: Sequence[str]) -> str:
+def _recommended(frozen: Frozen, found: Sequence[str], change: Remedy | None) -> str:
     """Return what to change, with its reason, if something was found that is worth a word."""
     if not found or frozen.schema.unit is not None:
         return ""
-    return recommended_change(frozen) or KEEP
+    return KEEP if change is None else f"{change.to_do}: {_gain(frozen.hidden, change)}"
 
 
 def recommended_change(frozen: Frozen) -> str:
     """Return what to change about the choices, with its reason; '' if nothing is worth it."""
-    # what changes bring is measured for rows alone
-    change = None if frozen.schema.unit is not None else _best_change(frozen.hidden)
+    change = _change(frozen)
     return "" if change is None else f"{change.to_do}: {_gain(frozen.hidden, change)}"
+
+
+def _change(frozen: Frozen) -> Remedy | None:
+    """Return the change that is recommended: what changes bring is measured for rows alone."""
+    return None if frozen.schema.unit is not None else _best_change(frozen.hidden)
 
 
 def _best_change(hidden: Hidden) -> Remedy | None:

@@ -168,6 +168,16 @@ def noise_width(frozen: Frozen, column: str, noise: float) -> float | None:
     return _half(scale, mean, variance * noise, variance)
 
 
+def centre_and_spread(frozen: Frozen, column: str) -> tuple[float, float] | None:
+    """Return the mean and the deviation of a number, about, in its own units, as for a width."""
+    known = _scaled(frozen, column)
+    if known is None:
+        return None
+    scale, mean, variance = known
+    values = scale.backward(mean + np.sqrt(variance) * np.array(_QUANTILES))
+    return float(values.mean()), float(values.std())
+
+
 def _scaled(frozen: Frozen, column: str) -> tuple[Scale, float, float] | None:
     """Return a number's scale, and its mean and variance there; None for sums across scales."""
     names = frozen.schema.perturbed

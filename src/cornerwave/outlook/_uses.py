@@ -10,15 +10,17 @@ found       rows that stand out in the copy, or share kept columns with fewer th
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cornerwave.columns import listed
 from cornerwave.document import count
 from cornerwave.errors import LevelError
+from cornerwave.levels import LINEAR
 from cornerwave.outlook._advice import recommended_change
-from cornerwave.outlook._kept_groups import KeptGroups
-from cornerwave.outlook._outlook import Outlook, half_width, in_units
+from cornerwave.outlook._kept_groups import KeptGroups, kept_groups
+from cornerwave.outlook._outlook import Outlook, half_width, in_units, outlooks
 from cornerwave.privacy import unreachable
+from cornerwave.sources import Source
 from cornerwave.spine.frozen import Frozen
 
 INTERNAL, PARTNER, PUBLIC = USES = ("internal", "partner", "public")
@@ -236,6 +238,36 @@ def recommend(
             why = [f"at {known[place - 1].privacy:g}, {each.words}" for each in before[:1]]
             return Recommendation(use, outlook, tuple(why), untested=untested)
     return _none_fits(frozen, known, use, violations, untested)
+
+
+@dataclass(frozen=True)
+class Fitness:
+    """What the limits of uses are compared with, of one table: the privacies, and kept columns."""
+
+    frozen: Frozen
+    known: tuple[Outlook, ...]
+    kept: KeptGroups | None
+
+    @classmethod
+    def of(cls, frozen: Frozen, source: Source | None, *, against: str = LINEAR) -> "Fitness":
+        """Look at all privacies; the table is read if it is given. Raises SourceError."""
+        known = outlooks(frozen, source, against=against, privacies=PRIVACIES)
+        return cls(frozen, tuple(known), None if source is None else kept_groups(frozen, source))
+
+    def recommended(self, uses: Sequence[str] = USES) -> list[Recommendation]:
+        """Return what is recommended for each of some uses."""
+        return [recommend(self.frozen, self.known, use, self.kept) for use in uses]
+
+    def violations(self, outlook: Outlook, use: str) -> list[Violation]:
+        """Return which limits of a use any level does not keep, as far as was looked at.
+
+        Records that stand out are those of the next lower privacy that was looked at: no fewer.
+        """
+        lower = [each for each in self.known if each.level <= outlook.level]
+        seen = lower[-1].stand_out if lower else None
+        return violations_of(
+            Candidate(use, self.frozen, replace(outlook, stand_out=seen), self.kept)
+        )
 
 
 def recommend_for_all(by_table: Mapping[str, Recommendation]) -> Recommendation:

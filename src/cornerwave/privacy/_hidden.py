@@ -44,7 +44,7 @@ class Remedy:
         """
         what = " and ".join(self.columns)
         return {
-            "drop": f"leave {what} out (drop)",
+            "drop": f"leave {what} out (drop), if recipients can do without",
             "hide": f"hide the gaps of {what} (hide_missing)",
             "bands": f"release {what} in {self.bands} bands",
             "refresh": f"refresh {what} as a category instead of keeping it",

@@ -5,7 +5,9 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import urlencode
 
 from anyio.to_thread import run_sync as in_thread
 from fastapi import Depends
@@ -27,8 +29,8 @@ from cornerwave.access import (
 from cornerwave.dossier import Dossier
 from cornerwave.errors import ApprovalNeeded, CornerwaveError, LedgerDamaged, LevelError
 from cornerwave.ledger import Access, now
-from cornerwave.levels import LINEAR, Level
-from cornerwave.outlook import advice
+from cornerwave.levels import LINEAR, Level, worth
+from cornerwave.outlook import Advice, advice
 from cornerwave.server._page import (
     PREFIX,
     Fields,
@@ -70,6 +72,11 @@ class Rung:
     level: Level
     holders: tuple[str, ...]
     granted: tuple[str, ...]
+
+    @property
+    def worth(self) -> float:
+        """The share of the rows that give a mean as precisely as its copies do."""
+        return worth(self.level.noise)
 
 
 def dataset_of(request: Request, id: str) -> Dataset:
@@ -145,10 +152,53 @@ def dataset_page(
         ),
         answered=[e for e in reversed(sharing.requests(dataset=dataset.id)) if e.state != OPEN],
         downloads=_downloads(sharing.accesses(SEARCHED_FOR_DOWNLOADS), dataset.name),
-        sentences=advice(dataset.frozen).lines(),
+        advice=advice(dataset.frozen),
+        change=change_form(request, dataset),
         privacy=privacy,
         allowed=bool(request.app.state.allowed),
     )
+
+
+@dataclass(frozen=True)
+class ChangeForm:
+    """Where the choices of a dataset are changed, and which columns to refresh as one by then."""
+
+    address: str
+    together: tuple[str, ...] = ()
+
+
+def change_form(request: Request, dataset: Dataset) -> ChangeForm | None:
+    """Return where to register a dataset with other choices; None if that cannot be done here.
+
+    Nobody may hold a copy, and its table must be in a folder that the service may read.
+    """
+    is_open = not (dataset.holdings or dataset.closed or family_name(dataset))
+    place = allowed_path(request, dataset.entry.source or "")
+    if not is_open or place is None or len(dataset.editions) > 1:
+        return None
+    query = urlencode({"path": str(place), "instead": dataset.id})
+    return ChangeForm(
+        f"{PREFIX}/register/columns?{query}", joined_by(advice(dataset.frozen), dataset)
+    )
+
+
+def joined_by(advised: Advice, dataset: Dataset) -> tuple[str, ...]:
+    """Return the columns that are better refreshed as one, in the table's order, if some are."""
+    change = advised.change
+    if change is None or change.action != "together":
+        return ()
+    return tuple(name for name in dataset.frozen.source_types.names if name in change.columns)
+
+
+def allowed_path(request: Request, text: str) -> Path | None:
+    """Return a path in a folder that the service may read, links followed, None if it is none."""
+    allowed: Sequence[Path] = request.app.state.allowed
+    try:
+        path = Path(text).resolve()
+        inside = any(path.is_relative_to(folder) for folder in allowed)
+        return path if text and inside and path.exists() else None
+    except (OSError, ValueError, RuntimeError):
+        return None
 
 
 def _with_coalitions(

@@ -498,6 +498,7 @@ def _check_twice(fields: Fields) -> None:
 
 
 def _let_in(request: Request, target: str, password: Record) -> Response:
+    request.state.who = password.of  # for the access log
     answer = RedirectResponse(target, 303)
     answer.set_cookie(
         cookie_of(request),

@@ -207,8 +207,14 @@ class Vault:
                 frozen = table.frozen()
                 new = table.entry(name, frozen, unrelated=others)
                 beside = table.beside(frozen)
-            ledger = self._ledger
-            entry = ledger.rehearse(new) if how.dry_run else ledger.register(new, beside)
+            ledger, former = self._ledger, self.dataset(how.instead) if how.instead else None
+            instead = "" if former is None else former.id
+            if how.dry_run:
+                entry = ledger.rehearse(new, instead=instead)
+            else:
+                entry = ledger.register(new, beside, instead=instead)
+                if former is not None:
+                    KeptKeys(self.path, self._key).remove(former)
             if replace(entry, macs={}) == new and not how.dry_run:
                 table.keys.publish()
         dataset = self._dataset(entry, opened)
