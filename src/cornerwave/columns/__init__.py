@@ -99,6 +99,7 @@ from cornerwave.columns._shown_values import (
     shown_parts,
     taken,
 )
+from cornerwave.columns._sums import Summed, Total, misfits, total_of
 from cornerwave.columns._types import (
     DAY,
     DAYS,
@@ -153,8 +154,10 @@ __all__ = [
     "Scale",
     "Schema",
     "ShownPart",
+    "Summed",
     "Tally",
     "Thinned",
+    "Total",
     "bases_first",
     "calendar_parts",
     "can_name",
@@ -189,6 +192,7 @@ __all__ = [
     "limit_between",
     "listed",
     "macs",
+    "misfits",
     "nearest_decimals",
     "one_chunk",
     "part_words",
@@ -211,6 +215,7 @@ __all__ = [
     "to_distances",
     "to_floats",
     "to_values",
+    "total_of",
     "type_named",
     "unit_of",
     "value_type",

@@ -56,8 +56,8 @@ class ColumnReport:
     that may, and the sampled cells that hold it; `is_dated` is true of text that spells dates;
     `scale` is that of a number to be perturbed, if its values show which; `description` is what
     the file states that it means; `relative_to` the column that it is drafted as a distance from,
-    `present_if` the category that explains its gaps, `follows` the column that decides it, each
-    with the reason.
+    `present_if` the category that explains its gaps, `follows` the column that decides it, `sum_of`
+    the columns that it is the sum of, each with the reason.
     """
 
     name: str
@@ -78,6 +78,7 @@ class ColumnReport:
     relative_to: tuple[str, str] | None = None
     present_if: tuple[str, str] | None = None
     follows: tuple[str, str] | None = None
+    sum_of: tuple[str, str] | None = None
 
     @property
     def is_ranked(self) -> bool:
@@ -102,6 +103,7 @@ class ColumnReport:
             "relative_to": self.relative_to is not None,
             "present_if": self.present_if is not None,
             "follows": self.follows is not None,
+            "sum_of": self.sum_of is not None,
         }
         return tuple(name for name, is_asked in asked.items() if is_asked)
 

@@ -126,7 +126,7 @@ def _decided(report: ColumnReport) -> tuple[object, ...]:
     return (
         *(report.do, report.type, report.marks, report.is_ranked, report.is_whole),
         *(report.decimals, report.description, report.relative_to, report.present_if),
-        report.follows,
+        *(report.follows, report.sum_of),
     )
 
 
@@ -152,6 +152,8 @@ def _entry(
         yield undecided + _line("describe", first.description, told)
     if first.follows is not None:
         yield _line("follows", *first.follows)
+    elif first.sum_of is not None:
+        yield _line("sum_of", *first.sum_of)
     elif first.do == "perturb" and first.present_if is not None:
         yield _line("present_if", *first.present_if)
     elif hides:

@@ -18,6 +18,7 @@ from cornerwave.columns import (
     Followed,
     Scale,
     Schema,
+    Summed,
     Tally,
     centre_of,
     chain,
@@ -85,6 +86,8 @@ def freeze(
         for names, tally in survey.tallies.items()
     )
     _warn_of(categories, schema)
+    for name, parts in schema.totals.items():
+        survey.summed.get(name, Summed()).check(name, parts)
     people = PersonCounts.of(surveyor, survey)
     sampled = sampled_persons(surveyor, survey, categories, persons, linked)
     check_places(sampled)

@@ -300,7 +300,7 @@ def _family(kept: Kept) -> TableFamily:
     return TableFamily(kept["id"], kept["table"], tuple(kept["tables"]))
 
 
-_LATER = ("follows", "describe", "relative_to", "present_if")
+_LATER = ("follows", "sum_of", "describe", "relative_to", "present_if")
 """What columns state only where it was chosen: noise hangs on every byte of what is kept."""
 
 

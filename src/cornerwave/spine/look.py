@@ -27,6 +27,7 @@ from cornerwave.columns import (
     Categories,
     Column,
     Finish,
+    Total,
     bases_first,
     chain,
     chosen_in,
@@ -134,6 +135,14 @@ def _reach(name: str, frozen: Frozen, level: Level, finish: Finish) -> tuple[flo
     return lowest, highest
 
 
+def totals(frozen: Frozen, finish: Finish) -> list[Total]:
+    """Return the columns of a copy that are sums of others, rounded as their parts are."""
+    return [
+        Total.of(name, parts, frozen.source_types, finish)
+        for name, parts in frozen.schema.totals.items()
+    ]
+
+
 # --------------------------------------------------------------------------------------------------
 # What a recipient needs to know about a column.
 
@@ -159,6 +168,10 @@ def describe(column: Column, frozen: Frozen, wanted: CopySpec) -> ColumnMetadata
     )
     if column.role == PERTURBED:
         return _describe_number(about, column, frozen, wanted)
+    if column.sum_of is not None:
+        shown = field_of(column, frozen, finish)
+        parts = frozen.schema.totals[column.name]
+        return replace(about, type=str(shown.type), sum_of=tuple(map(finish.name_of, parts)))
     if column.role == DERIVED:
         [derived] = [each for each in frozen.derived if each.column == column.name]
         return replace(about, follows=finish.name_of(derived.source), limits=derived.limits or None)
@@ -230,6 +243,10 @@ def field_of(column: Column, frozen: Frozen, finish: Finish) -> pa.Field:
     if column.name in frozen.schema.unit_pseudonyms:  # many rows have one
         return pa.field(finish.name_of(column.name), ENCODED_TEXT, nullable=False)
     plain = plain_type(type_)
+    if column.sum_of is not None:
+        parts = frozen.schema.totals[column.name]
+        made = Total.of(column.name, parts, frozen.source_types, finish).type_of(type_)
+        return pa.field(finish.name_of(column.name), made)
     if column.role == DERIVED:
         [kind] = [each.values.type for each in frozen.derived if each.column == column.name]
         return pa.field(finish.name_of(column.name), ENCODED_TEXT if kind == pa.string() else kind)

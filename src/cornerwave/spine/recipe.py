@@ -46,7 +46,7 @@ from cornerwave.spec import CopyMetadata, CopySpec
 from cornerwave.spine.continued import Tail
 from cornerwave.spine.frozen import Frozen
 from cornerwave.spine.histories import CHANGED, Histories, taken_from
-from cornerwave.spine.look import describe, field_of
+from cornerwave.spine.look import describe, field_of, totals
 from cornerwave.spine.missing import fill_missing
 from cornerwave.spine.moved_histories import ShownMoves
 from cornerwave.spine.person_gaps import FilledGaps
@@ -460,6 +460,8 @@ class Recipe:
                 made[name] = pc.if_else(there, made[name], None)
         # f(the copy's own number or category): nothing that the copy does not show
         made |= {each.column: each.of(made[each.source]) for each in self.frozen.derived}
+        for total in totals(self.frozen, wanted.finish):
+            made[total.column] = total.made(made, types.field(total.column).type)
         arrays = [made[column.name] for column in schema.shown]
         fields = self.schema(wanted)
         try:
