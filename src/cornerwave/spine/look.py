@@ -192,6 +192,7 @@ def _describe_number(
         frozen.source_types.field(column.name).type,
         reach=_reach(column.name, frozen, wanted.level, finish),
     )
+    cut = frozen.ranges.get(column.name)
     return replace(
         about,
         transform=column.transform,
@@ -202,7 +203,7 @@ def _describe_number(
         missing="hidden" if column.hide_missing else "shown",
         spread=finish.spread.get(column.name),
         rounded=limits.rounded,
-        clipped=limits.clipped,
+        clipped=cut if cut is not None and column.name in finish.spread else limits.clipped,
         present_if=column.present_if and finish.name_of(column.present_if),
         relative_to=column.relative_to and finish.name_of(column.relative_to),
     )

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from cornerwave import _core, sizes
 from cornerwave.arrays import Codes, Floats, Ids, Ints, Memory, Words
-from cornerwave.columns import Fingerprint, bases_first, to_floats
+from cornerwave.columns import Fingerprint, bases_first, cut_off, to_floats
 from cornerwave.errors import SourceChanged, SourceError
 from cornerwave.keyed import BlockFunction, Secrets, expand, room_for
 from cornerwave.levels import retention
@@ -451,7 +451,10 @@ class Recipe:
             values = left[name]
             if name in schema.relative:
                 base = schema.relative[name]
-                values = to_floats(made[base], base) + values
+                before = to_floats(made[base], base)
+                values = before + values
+                if name in self.frozen.ranges and name in wanted.finish.spread:
+                    values = cut_off(values, before, self.frozen.ranges[name])
             made[name] = wanted.finish.apply(
                 name, values, types.field(name).type, complete=name not in gaps
             )
