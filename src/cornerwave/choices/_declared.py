@@ -358,7 +358,7 @@ class Choices:
         VALUES,
         kind=Whole("a whole number from 1 to 15", least=1, most=15),
         value=2,
-        roles=(PERTURBED,),
+        roles=(PERTURBED, DERIVED),
         metavar="COLUMN=N",
         label="Decimals",
         looks=True,

@@ -100,7 +100,7 @@ from cornerwave.columns._shown_values import (
     shown_parts,
     taken,
 )
-from cornerwave.columns._sums import Summed, Total, misfits, total_of
+from cornerwave.columns._sums import Summed, Total, misfits, sum_step, total_of
 from cornerwave.columns._types import (
     DAY,
     DAYS,
@@ -212,6 +212,7 @@ __all__ = [
     "shown_parts",
     "spreads_of",
     "step_of",
+    "sum_step",
     "taken",
     "tally",
     "to_distances",

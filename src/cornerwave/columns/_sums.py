@@ -41,9 +41,9 @@ class Summed:
     wrong: int = 0
 
     @classmethod
-    def of(cls, total: Floats, parts: Sequence[Floats], type_: pa.DataType) -> "Summed":
-        """Compare a total with its parts."""
-        return cls(len(total), int(np.count_nonzero(misfits(total, parts, type_))))
+    def of(cls, total: Floats, parts: Sequence[Floats], step: float) -> "Summed":
+        """Compare a total, as finely rounded as a step, with its parts."""
+        return cls(len(total), int(np.count_nonzero(misfits(total, parts, step))))
 
     def __add__(self, other: "Summed") -> "Summed":
         return Summed(self.rows + other.rows, self.wrong + other.wrong)
@@ -60,14 +60,18 @@ class Summed:
             )
 
 
-def misfits(total: Floats, parts: Sequence[Floats], type_: pa.DataType) -> "np.ndarray[Any, Any]":
-    """Return which rows are not the sum of their parts, to the step of the total's type."""
+def misfits(total: Floats, parts: Sequence[Floats], step: float) -> "np.ndarray[Any, Any]":
+    """Return which rows are not the sum of their parts, to the step of the total."""
     made, largest = total_of(parts), np.abs(parts).max(axis=0, initial=0.0)
-    step = float(step_of(plain_type(type_)) or 0)
-    # a whole total of parts with decimals was rounded
+    # a total of parts with more decimals was rounded
     near = np.abs(total - made) <= step / 2 + ROUNDED * np.maximum(largest, np.abs(total))
     missing = np.isnan(total), np.isnan(made)
     return np.asarray(~(near | (missing[0] & missing[1])))
+
+
+def sum_step(type_: pa.DataType, decimals: int | None = None) -> float:
+    """Return how finely a total is rounded, given its type, or its decimals; 0 if it is not."""
+    return 10.0**-decimals if decimals is not None else float(step_of(plain_type(type_)) or 0)
 
 
 @dataclass(frozen=True)
@@ -91,7 +95,8 @@ class Total:
         known = [each for each in found if each is not None]
         if len(known) < len(found):
             return cls(column, tuple(parts))
-        many = Finish(round=frozenset([column]), decimals={column: max(known)})
+        decimals = finish.decimals.get(column, max(known))
+        many = Finish(round=frozenset([column]), decimals={column: decimals})
         return cls(column, tuple(parts), many)
 
     def type_of(self, source: pa.DataType) -> pa.DataType:

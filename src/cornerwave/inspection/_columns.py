@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from cornerwave.arrays import Floats
 from cornerwave.columns import (
     FEW_ROWS,
+    LEAST_ROWS,
     MOST_CATEGORIES,
     Distinct,
     Encoded,
@@ -190,8 +191,10 @@ class Columns:
             distinct = self._distinct[part.name]
             present = self.rows - self._missing[part.name]
             recognised = known.get(part.name)
-            undecided = _undecided(part.type, distinct, present) if present else None
-            do = _do(part.type, undecided, recognised) if present or not self.rows else "drop"
+            undecided = _undecided(part.type, distinct, present)
+            do = _do(part.type, undecided, recognised)
+            if self._is_constant(distinct, present) and (do != "decide" or not present):
+                do = "drop"
             cells = rows.column(part.name) if part.name in rows.column_names else None
             scale = drafted_scale(cells, part.name) if do == "perturb" and cells else None
             ranked = scale is not None and scale.transform == RANK
@@ -256,6 +259,11 @@ class Columns:
         ]
         return {each.column: each.share for each in self._order.revealed(numbers, categories)}
 
+    def _is_constant(self, distinct: Distinct, present: int) -> bool:
+        """Whether fewer than RARE rows hold another value than the most frequent one, or none."""
+        varied = self.rows - min(distinct.most_held, present)
+        return self.rows >= LEAST_ROWS and distinct.exact and (not present or varied < RARE)
+
     def _warnings(
         self, part: pa.Field, distinct: Distinct, present: int, recognised: Recognised | None
     ) -> Iterator[str]:
@@ -273,10 +281,15 @@ class Columns:
         is_known = recognised is not None and IDENTIFIER in recognised.reason
         if (category or pa.types.is_integer(part.type)) and present > FEW_ROWS and not is_known:
             yield from _nearly_unique(distinct, present)
-        if not present and self.rows:
-            yield "no values at all: there is nothing to release"
-        if distinct.number == 1:
-            yield "constant: noise cannot hide it"
+        if self._is_constant(distinct, present):
+            others = self.rows - distinct.most_held
+            yield (
+                "no values at all: there is nothing to release"
+                if not present
+                else "constant: copies would show it unchanged"
+                if not others
+                else f"constant but for {others} of the rows: copies would show these, or nothing"
+            )
         if category and distinct.exact and (rare := distinct.held_by_fewer_than(RARE)):
             many = "1 value is" if rare == 1 else f"{rare:,} values are"
             yield f"{many} held by fewer than {RARE} rows; min_count pools rare values"

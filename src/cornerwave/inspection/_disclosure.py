@@ -103,13 +103,13 @@ def disclosure(
     relative: Relative | None = None,
     present: Mapping[str, str] | None = None,
     follows: Mapping[str, str] | None = None,
-    sums: Mapping[str, str] | None = None,
+    sums: Mapping[str, tuple[str, int | None]] | None = None,
 ) -> Disclosure:
     """Register some rows for trial, with what a draft proposes for each column.
 
     Numbers that are `ranked` are perturbed on their ranks, those `relative` to others as distances;
     they are `present` if a category lets them. Columns that others decide `follows` these,
-    `sums` are of others.
+    `sums` are of others, with so many decimals.
     """
     if not any(do in ("perturb", "category") for do in proposed.values()):
         return Disclosure()
@@ -229,7 +229,7 @@ class _Trial:
         relative: Relative,
         present: Mapping[str, str],
         follows: Mapping[str, str],
-        sums: Mapping[str, str],
+        sums: Mapping[str, tuple[str, int | None]],
     ) -> "_Trial":
         """Register rows as proposed; columns to be decided are left out."""
         chosen = {do: tuple(n for n in proposed if proposed[n] == do) for do in proposed.values()}
@@ -245,7 +245,8 @@ class _Trial:
                 transform={name: RANK for name in ranked if proposed[name] == "perturb"},
                 relative_to={n: base for n, base in relative.items() if proposed[n] == "perturb"},
                 follows={n: other for n, other in follows.items() if proposed[n] == "derive"},
-                sum_of={n: of for n, of in sums.items() if proposed[n] == "derive"},
+                sum_of={n: of for n, (of, _) in sums.items() if proposed[n] == "derive"},
+                decimals={n: many for n, (_, many) in sums.items() if many is not None},
                 present_if={n: other for n, other in present.items() if proposed[n] == "perturb"},
             ),
         )

@@ -154,6 +154,8 @@ def _entry(
         yield _line("follows", *first.follows)
     elif first.sum_of is not None:
         yield _line("sum_of", *first.sum_of)
+        if (many := first.scale and first.scale.decimals) is not None:
+            yield _line("decimals", many, "as many as the table has, and so do copies")
     elif first.do == "perturb" and first.present_if is not None:
         yield _line("present_if", *first.present_if)
     elif hides:

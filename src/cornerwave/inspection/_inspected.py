@@ -180,7 +180,11 @@ def _disclosed(look: Look, columns: Sequence[ColumnReport]) -> Disclosure:
         relative={each.name: each.relative_to[0] for each in columns if each.relative_to},
         present={each.name: each.present_if[0] for each in columns if each.present_if},
         follows={each.name: each.follows[0] for each in columns if each.follows},
-        sums={each.name: each.sum_of[0] for each in columns if each.sum_of},
+        sums={
+            each.name: (each.sum_of[0], None if each.scale is None else each.scale.decimals)
+            for each in columns
+            if each.sum_of
+        },
     )
 
 

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from cornerwave.arrays import Floats
-from cornerwave.columns import LEAST_ROWS, misfits, plain_type, to_floats, unit_of
+from cornerwave.columns import LEAST_ROWS, misfits, plain_type, sum_step, to_floats, unit_of
 from cornerwave.errors import ColumnError
 from cornerwave.inspection._columns import ColumnReport
 
@@ -34,10 +34,11 @@ LEAST_VARIED = 5
 
 @dataclass(frozen=True)
 class _Numbers:
-    """The numbers of sampled rows, and their types."""
+    """The numbers of sampled rows, their types, and how finely they are rounded."""
 
     values: Mapping[str, Floats]
     types: Mapping[str, pa.DataType]
+    steps: Mapping[str, float]
 
     @classmethod
     def of(cls, columns: Sequence[ColumnReport], rows: pa.Table) -> "_Numbers":
@@ -48,15 +49,18 @@ class _Numbers:
                     values[each.name] = to_floats(rows.column(each.name).combine_chunks(), "")
                 except ColumnError:  # registration refuses it
                     continue
-        return cls(values, {name: rows.schema.field(name).type for name in values})
+        types = {name: rows.schema.field(name).type for name in values}
+        known = {each.name: each for each in columns if each.name in values}
+        steps = {name: sum_step(type_, known[name].decimals) for name, type_ in types.items()}
+        return cls(values, types, steps)
 
     def is_sum(self, total: str, parts: Sequence[str]) -> bool:
         """Whether a column is the sum of others in all rows."""
         x, many = self.values[total], [self.values[part] for part in parts]
-        type_ = self.types[total]
-        if misfits(x[:FIRST_LOOK], [part[:FIRST_LOOK] for part in many], type_).any():
+        step = self.steps[total]
+        if misfits(x[:FIRST_LOOK], [part[:FIRST_LOOK] for part in many], step).any():
             return False
-        return not misfits(x, many, type_).any()
+        return not misfits(x, many, step).any()
 
     def varies(self, name: str) -> bool:
         """Whether a column has another value than its most frequent one in some rows."""

@@ -36,6 +36,7 @@ from cornerwave.columns import (
     plain_type,
     spreads_of,
     step_of,
+    sum_step,
     wide_type,
 )
 from cornerwave.levels import Level
@@ -171,7 +172,13 @@ def describe(column: Column, frozen: Frozen, wanted: CopySpec) -> ColumnMetadata
     if column.sum_of is not None:
         shown = field_of(column, frozen, finish)
         parts = frozen.schema.totals[column.name]
-        return replace(about, type=str(shown.type), sum_of=tuple(map(finish.name_of, parts)))
+        [total] = [each for each in totals(frozen, finish) if each.column == column.name]
+        return replace(
+            about,
+            type=str(shown.type),
+            sum_of=tuple(map(finish.name_of, parts)),
+            rounded=sum_step(shown.type, total.finish.decimals.get(column.name)) or None,
+        )
     if column.role == DERIVED:
         [derived] = [each for each in frozen.derived if each.column == column.name]
         return replace(about, follows=finish.name_of(derived.source), limits=derived.limits or None)

@@ -48,6 +48,7 @@ from cornerwave.columns import (
     rank_scale,
     shown_numbers,
     shown_parts,
+    sum_step,
     taken,
     tally,
     to_floats,
@@ -262,7 +263,8 @@ class Surveyor:
 
     def _summed(self, name: str, parts: Sequence[str], table: pa.Table) -> Summed:
         total, *values = (to_floats(one_chunk(table.column(n)), n) for n in (name, *parts))
-        return Summed.of(total, values, table.schema.field(name).type)
+        decimals = self.schema.column(name).decimals
+        return Summed.of(total, values, sum_step(table.schema.field(name).type, decimals))
 
     def _derived(self, table: pa.Table) -> dict[str, Encoded]:
         """Return the derived columns of some rows by their values; a batch may lack some."""
