@@ -55,7 +55,7 @@ from utility import (
     swapping,
 )
 
-MOST_ROWS, MODEL_ROWS, MOST_NUMBERS = 60_000, 4000, 16
+MOST_ROWS, MODEL_ROWS, MOST_NUMBERS = 20_000, 4000, 16
 """Rows of a table; rows and numbers that models are fitted to."""
 ALPHA = 0.01
 """Chance alone exceeds what is printed as chance in so many tables."""

@@ -21,7 +21,7 @@ from cornerwave.columns._finish import Finish, wide_type
 from cornerwave.columns._types import plain_type, step_of, to_floats
 from cornerwave.errors import ColumnError
 
-ROUNDED = 2.0**-40
+ROUNDED = 2.0**-48
 """A sum of doubles is exact up to this share of the largest of its parts."""
 
 

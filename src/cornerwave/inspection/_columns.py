@@ -92,6 +92,15 @@ class ColumnReport:
         return self.is_ranked and self.scale is not None and self.scale.whole
 
     @property
+    def released_type(self) -> tuple[str, str] | None:
+        """The type that it is drafted to have in copies, if it is another one, and why."""
+        if self.is_whole:
+            return "int64", "it holds whole numbers alone, and so do copies"
+        if self.do == "perturb" and self.scale is not None and self.scale.seconds:
+            return "timestamp[s]", "it holds whole seconds alone, and so do copies"
+        return None
+
+    @property
     def decimals(self) -> int | None:
         """How many decimals it is drafted with in copies."""
         return self.scale.decimals if self.do == "perturb" and self.scale is not None else None

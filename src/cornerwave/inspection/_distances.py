@@ -20,7 +20,7 @@ from cornerwave.errors import ColumnError
 from cornerwave.inspection._columns import ColumnReport
 from cornerwave.inspection._scales import RANK, DraftedScale, can_be_ranked
 
-ORDERED, NAMED = 0.999, 0.95
+ORDERED, NAMED = 0.995, 0.95
 """In so many of the rows that have both, the one is not before the other; of a pair by its names in
 fewer, since dates have errors: 3 % of COMPAS leave jail up to a day before they enter it."""
 HELD = 0.999
@@ -93,7 +93,7 @@ def _bases(
     name, x = report.name, values[report.name]
     for other, base in known.items():
         alike = plain_type(types.field(name).type) == plain_type(types.field(other).type)
-        digits = (report.decimals, _is_whole(report)) == (base.decimals, _is_whole(base))
+        digits = _digits(report) == _digits(base)
         named = _named_as_pair(other, name)
         dated = unit_of(plain_type(types.field(name).type)) is not None
         if other == name or not alike or not digits or not (named or dated):
@@ -113,8 +113,10 @@ def _bases(
             yield _Later(other, share, float(np.median(away)), named, is_earlier)
 
 
-def _is_whole(report: ColumnReport) -> bool:
-    return report.scale is not None and report.scale.whole
+def _digits(report: ColumnReport) -> tuple[int | None, bool, bool]:
+    """Return how finely a column is drafted to be rounded."""
+    scale = report.scale
+    return (report.decimals, *((scale.whole, scale.seconds) if scale else (False, False)))
 
 
 def _named_as_pair(base: str, name: str) -> bool:

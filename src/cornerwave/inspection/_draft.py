@@ -124,7 +124,7 @@ def alike(columns: Sequence[ColumnReport]) -> list[list[ColumnReport]]:
 def _decided(report: ColumnReport) -> tuple[object, ...]:
     """Return what columns have in common that share an entry."""
     return (
-        *(report.do, report.type, report.marks, report.is_ranked, report.is_whole),
+        *(report.do, report.type, report.marks, report.is_ranked, report.released_type),
         *(report.decimals, report.description, report.relative_to, report.present_if),
         *(report.follows, report.sum_of),
     )
@@ -192,8 +192,8 @@ def _scale(same: Sequence[ColumnReport]) -> Iterator[str]:
         yield _line("transform", first.scale.transform, first.scale.reason)
     else:
         yield f"# {first.scale.reason}"
-    if first.is_whole:
-        yield _line("released_type", "int64", "it holds whole numbers alone, and so do copies")
+    if first.released_type is not None:
+        yield _line("released_type", *first.released_type)
     if first.decimals is not None:
         yield _line("decimals", first.decimals, "as many as the table has, and so do copies")
 

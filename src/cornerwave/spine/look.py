@@ -37,6 +37,7 @@ from cornerwave.columns import (
     spreads_of,
     step_of,
     sum_step,
+    unit_of,
     wide_type,
 )
 from cornerwave.levels import Level
@@ -176,6 +177,7 @@ def describe(column: Column, frozen: Frozen, wanted: CopySpec) -> ColumnMetadata
         return replace(
             about,
             type=str(shown.type),
+            unit=unit_of(plain_type(type_)),
             sum_of=tuple(map(finish.name_of, parts)),
             rounded=sum_step(shown.type, total.finish.decimals.get(column.name)) or None,
         )
