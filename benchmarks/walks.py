@@ -61,6 +61,8 @@ ALPHA = 0.01
 """Chance alone exceeds what is printed as chance in so many tables."""
 KS, RANKS, SHARE = 0.02, 0.03, 0.005
 """What copies shall reach."""
+FINE = 1e-5
+"""Values closer than this share of their column's range are taken for one."""
 FEW_VALUES, OFTEN, MOST_DECISIONS = 40, 0.95, 10
 PAIRS = (("in", "out"), ("start", "end"), ("low", "high"), ("min", "max"), ("from", "to"))
 
@@ -198,10 +200,11 @@ def like(table: Data, copy: pd.DataFrame) -> Data:
 def looks(truth: pd.DataFrame, copy: pd.DataFrame, original: Data, ours: Data) -> Iterator[str]:
     """Yield the figures of a line, and what is beyond its target, in words."""
     names, notes = list(original.numbers.columns), list[str]()
-    pairs = {n: (original.numbers[n].dropna(), ours.numbers[n].dropna()) for n in names}
+    pairs = {n: to_grid(original.numbers[n].dropna(), ours.numbers[n].dropna()) for n in names}
     outside = {n: int(((y < x.min()) | (y > x.max())).sum()) for n, (x, y) in pairs.items()}
     yield marked(sum(outside.values()), 0, notes, "outside", outside)
-    broken = {n: int((rounded(y, x) != y).sum()) for n, (x, y) in pairs.items()}
+    as_they_are = {n: (original.numbers[n].dropna(), ours.numbers[n].dropna()) for n in names}
+    broken = {n: int((rounded(y, x) != y).sum()) for n, (x, y) in as_they_are.items()}
     yield marked(sum(broken.values()), 0, notes, "broken", broken)
     kept = dict(rules(truth, copy, original, ours))
     least = 100 * min(kept.values(), default=1.0)
@@ -218,6 +221,12 @@ def looks(truth: pd.DataFrame, copy: pd.DataFrame, original: Data, ours: Data) -
     yield marked(max(change.values(), default=0.0), RANKS if beyond else 1, notes, "ranks", beyond)
     yield f"{max(by_chance.values(), default=0.0):.3f}"
     yield from notes
+
+
+def to_grid(column: pd.Series, copy: pd.Series) -> tuple[pd.Series, pd.Series]:
+    """Return a column and its copy on a fine grid: what few rows hold is only nearly level."""
+    step = float(column.max() - column.min()) * FINE or 1.0
+    return (column / step).round() * step, (copy / step).round() * step
 
 
 def marked(
