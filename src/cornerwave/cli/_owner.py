@@ -207,6 +207,7 @@ def _registered(dataset: "Dataset", done: str) -> Iterator[str]:
         ("as distances", [(f"{n} from {base}",) for n, base in frozen.schema.relative.items()]),
         ("refreshed", frozen.schema.categories),
         ("derived", [(f"{c.name} from {c.follows}",) for c in frozen.schema.derived]),
+        ("sums", [(f"{n} = {' + '.join(of)}",) for n, of in frozen.schema.totals.items()]),
         ("released unchanged", [(name,) for name in frozen.schema.kept]),
         ("key, a pseudonym in copies", [(pseudonym,)] if pseudonym else []),
         ("key, released unchanged", [(n,) for n in frozen.schema.unchanged if n == key]),

@@ -349,6 +349,11 @@ class Distinct:
         """How many values so few rows hold; an estimate if not all are followed."""
         return int((self._counts < rows).sum()) * self.share
 
+    @property
+    def most_held(self) -> int:
+        """How many rows hold the most frequent of the values that are followed."""
+        return int(self._counts.max(initial=0))
+
     def beside(self, other: "Distinct") -> tuple[int, int, int]:
         """How many values both have, how many the other one alone, and how many of its rows.
 

@@ -12,6 +12,7 @@ Names and counts are shown, never a value.
     _scales     a number on its own scale, or on that of its ranks
     _explained_gaps  numbers whose gaps a category explains
     _followed   columns that another one decides: bands, labels, groups
+    _totals     numbers that are sums of others
     _distances  numbers and dates that come after another one
     _disclosure    which columns reveal which, and what copies will look like
     _unit_draft columns that name people, firms, places

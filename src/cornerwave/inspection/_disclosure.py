@@ -103,11 +103,13 @@ def disclosure(
     relative: Relative | None = None,
     present: Mapping[str, str] | None = None,
     follows: Mapping[str, str] | None = None,
+    sums: Mapping[str, tuple[str, int | None]] | None = None,
 ) -> Disclosure:
     """Register some rows for trial, with what a draft proposes for each column.
 
     Numbers that are `ranked` are perturbed on their ranks, those `relative` to others as distances;
-    they are `present` if a category lets them. Columns that others decide `follows` these.
+    they are `present` if a category lets them. Columns that others decide `follows` these,
+    `sums` are of others, with so many decimals.
     """
     if not any(do in ("perturb", "category") for do in proposed.values()):
         return Disclosure()
@@ -117,7 +119,7 @@ def disclosure(
         relative = relative or {}
         scored = dict(zip(ranked, distances_in(few, ranked, relative), strict=True))
         ranked = [n for n, x in scored.items() if can_be_ranked(pa.chunked_array([x]), n)]
-        given = (relative, present or {}, follows or {})
+        given = (relative, present or {}, follows or {}, sums or {})
         apart = _Trial.of(few, types, proposed, ranked, *given)
         joined = apart.with_close_ones_together()
         shown = joined.with_gaps_hidden().on(rows)
@@ -227,6 +229,7 @@ class _Trial:
         relative: Relative,
         present: Mapping[str, str],
         follows: Mapping[str, str],
+        sums: Mapping[str, tuple[str, int | None]],
     ) -> "_Trial":
         """Register rows as proposed; columns to be decided are left out."""
         chosen = {do: tuple(n for n in proposed if proposed[n] == do) for do in proposed.values()}
@@ -242,6 +245,8 @@ class _Trial:
                 transform={name: RANK for name in ranked if proposed[name] == "perturb"},
                 relative_to={n: base for n, base in relative.items() if proposed[n] == "perturb"},
                 follows={n: other for n, other in follows.items() if proposed[n] == "derive"},
+                sum_of={n: of for n, (of, _) in sums.items() if proposed[n] == "derive"},
+                decimals={n: many for n, (_, many) in sums.items() if many is not None},
                 present_if={n: other for n, other in present.items() if proposed[n] == "perturb"},
             ),
         )

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cornerwave.arrays import Floats, Ints
+from cornerwave.choices import parts_of
 from cornerwave.columns import LEAST_ROWS, to_floats
 from cornerwave.errors import ColumnError
 from cornerwave.inspection._columns import ColumnReport
@@ -64,6 +65,7 @@ def with_followers_drafted(
 ) -> tuple[ColumnReport, ...]:
     """Return columns of which some follow others, by the sampled rows; the `time` never does."""
     bases = {each.relative_to[0] for each in columns if each.relative_to} | {time}
+    bases |= {part for each in columns if each.sum_of for part in parts_of(each.sum_of[0])}
     known = [
         each
         for each in columns

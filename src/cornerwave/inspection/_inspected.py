@@ -17,6 +17,7 @@ from cornerwave.inspection._distances import with_distances_drafted
 from cornerwave.inspection._draft import risks
 from cornerwave.inspection._explained_gaps import with_presence_drafted, without_invented
 from cornerwave.inspection._followed import with_followers_drafted
+from cornerwave.inspection._totals import with_totals_drafted
 from cornerwave.inspection._unit_draft import (
     accepted_unit,
     better_unit,
@@ -165,8 +166,8 @@ def _of_each_other(
     """Return columns of which some are distances, follow others, or are present by others."""
     if several:  # rows of a person share noise: their numbers have it by themselves
         return with_followers_drafted(columns, rows, time)
-    following = with_followers_drafted(with_distances_drafted(columns, rows), rows)
-    return with_presence_drafted(following, rows)
+    relative = with_distances_drafted(with_totals_drafted(columns, rows), rows)
+    return with_presence_drafted(with_followers_drafted(relative, rows), rows)
 
 
 def _disclosed(look: Look, columns: Sequence[ColumnReport]) -> Disclosure:
@@ -179,6 +180,11 @@ def _disclosed(look: Look, columns: Sequence[ColumnReport]) -> Disclosure:
         relative={each.name: each.relative_to[0] for each in columns if each.relative_to},
         present={each.name: each.present_if[0] for each in columns if each.present_if},
         follows={each.name: each.follows[0] for each in columns if each.follows},
+        sums={
+            each.name: (each.sum_of[0], None if each.scale is None else each.scale.decimals)
+            for each in columns
+            if each.sum_of
+        },
     )
 
 

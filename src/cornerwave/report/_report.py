@@ -307,7 +307,7 @@ def _notes(copies: Copies) -> doc.Section:
         )
     if shown.left_out:
         names = ", ".join(shown.left_out)
-        lines.append(f"not shown (constant, kept, key or unit columns): {names}")
+        lines.append(f"not shown (constant, kept, derived, key or unit columns): {names}")
     for names_of_kind in (shown.numbers, shown.categories):
         if rest := names_of_kind[MOST_COLUMNS:]:
             lines.append(f"not shown (beyond the first {MOST_COLUMNS}): {', '.join(rest)}")

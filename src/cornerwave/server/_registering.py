@@ -265,6 +265,7 @@ def _decided(made: Dataset) -> Iterator[str]:
         ("as distances", [(f"{name} from {base}",) for name, base in schema.relative.items()]),
         ("category", schema.categories),
         ("derived", [(f"{c.name} from {c.follows}",) for c in schema.derived]),
+        ("sums", [(f"{n} = {' + '.join(of)}",) for n, of in schema.totals.items()]),
         ("unchanged", [(name,) for name in schema.unchanged]),
         ("missing values stay missing", [(name,) for name in made.frozen.missing]),
     ):

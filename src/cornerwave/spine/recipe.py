@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from cornerwave import _core, sizes
 from cornerwave.arrays import Codes, Floats, Ids, Ints, Memory, Words
-from cornerwave.columns import Fingerprint, bases_first, to_floats
+from cornerwave.columns import Fingerprint, bases_first, cut_off, to_floats
 from cornerwave.errors import SourceChanged, SourceError
 from cornerwave.keyed import BlockFunction, Secrets, expand, room_for
 from cornerwave.levels import retention
@@ -46,7 +46,7 @@ from cornerwave.spec import CopyMetadata, CopySpec
 from cornerwave.spine.continued import Tail
 from cornerwave.spine.frozen import Frozen
 from cornerwave.spine.histories import CHANGED, Histories, taken_from
-from cornerwave.spine.look import describe, field_of
+from cornerwave.spine.look import describe, field_of, totals
 from cornerwave.spine.missing import fill_missing
 from cornerwave.spine.moved_histories import ShownMoves
 from cornerwave.spine.person_gaps import FilledGaps
@@ -451,7 +451,10 @@ class Recipe:
             values = left[name]
             if name in schema.relative:
                 base = schema.relative[name]
-                values = to_floats(made[base], base) + values
+                before = to_floats(made[base], base)
+                values = before + values
+                if name in self.frozen.ranges and name in wanted.finish.spread:
+                    values = cut_off(values, before, self.frozen.ranges[name])
             made[name] = wanted.finish.apply(
                 name, values, types.field(name).type, complete=name not in gaps
             )
@@ -460,6 +463,8 @@ class Recipe:
                 made[name] = pc.if_else(there, made[name], None)
         # f(the copy's own number or category): nothing that the copy does not show
         made |= {each.column: each.of(made[each.source]) for each in self.frozen.derived}
+        for total in totals(self.frozen, wanted.finish):
+            made[total.column] = total.made(made, types.field(total.column).type)
         arrays = [made[column.name] for column in schema.shown]
         fields = self.schema(wanted)
         try:

@@ -35,6 +35,7 @@ from cornerwave.columns import (
     Scale,
     Schema,
     ShownPart,
+    Summed,
     Tally,
     check_number,
     distances_in,
@@ -47,6 +48,7 @@ from cornerwave.columns import (
     rank_scale,
     shown_numbers,
     shown_parts,
+    sum_step,
     taken,
     tally,
     to_floats,
@@ -109,6 +111,8 @@ class Survey:
     """Which households persons are in, if they belong to some."""
     followed: Mapping[str, Followed] = field(default_factory=dict)
     """What derived columns show beside those that they follow."""
+    summed: Mapping[str, Summed] = field(default_factory=dict)
+    """How many rows of totals are not the sum of their parts."""
 
     @property
     def whole(self) -> Moments:
@@ -138,6 +142,10 @@ class Survey:
             followed={
                 name: self.followed.get(name, Followed()) + other.followed.get(name, Followed())
                 for name in {**self.followed, **other.followed}
+            },
+            summed={
+                name: self.summed.get(name, Summed()) + other.summed.get(name, Summed())
+                for name in {**self.summed, **other.summed}
             },
         )
 
@@ -254,7 +262,17 @@ class Surveyor:
                 name: gaps_beside(group.encoded[other], self._number(name, group))
                 for name, other in schema.present_if.items()
             },
+            summed={
+                name: self._summed(name, parts, table)
+                for name, parts in schema.totals.items()
+                if name in table.column_names
+            },
         )
+
+    def _summed(self, name: str, parts: Sequence[str], table: pa.Table) -> Summed:
+        total, *values = (to_floats(one_chunk(table.column(n)), n) for n in (name, *parts))
+        decimals = self.schema.column(name).decimals
+        return Summed.of(total, values, sum_step(table.schema.field(name).type, decimals))
 
     def _derived(self, table: pa.Table) -> dict[str, Encoded]:
         """Return the derived columns of some rows by their values; a batch may lack some."""
@@ -271,6 +289,7 @@ class Surveyor:
     def plain(self) -> list[str]:
         """The numbers that are sampled as they are, beside those on their scales."""
         wanted = {column.follows for column in self.schema.derived} | {*self.schema.relative}
+        wanted |= {part for parts in self.schema.totals.values() for part in parts}
         return [name for name in self.schema.perturbed if name in wanted]
 
     def _joint(
