@@ -218,7 +218,7 @@ class _Cell:
             q = np.sqrt(share)
             D = self.noise + (q * self.moments + self.B) / (1 + q)
             (all_, one, other, by_one, by_other) = (
-                _Seen.of(each, D, self.drawn, q)
+                _SeenMoments.of(each, D, self.drawn, q)
                 for each in (of_all, self.one, self.other, of_one, of_other)
             )
             fitted = all_.left_by(all_) if by_others < 1 else 0.0
@@ -229,7 +229,7 @@ class _Cell:
 
 
 @dataclass(frozen=True)
-class _Seen:
+class _SeenMoments:
     """C, the covariance M of what copies show, and c, that of it with what they hide."""
 
     C: Floats
@@ -237,14 +237,14 @@ class _Seen:
     c: Floats
 
     @classmethod
-    def of(cls, covariances: Floats, D: Floats, drawn: Flags, q: float) -> "_Seen":
+    def of(cls, covariances: Floats, D: Floats, drawn: Flags, q: float) -> "_SeenMoments":
         """Return them at a level, given C and P."""
         C, P = covariances
         # categories go with each other as those of donors do: that is in D
         beside = q * (1 - q) * np.where(drawn[:, None], 0.0, P)
         return cls(C, q**2 * C + (1 - q**2) * D + beside + beside.T, q * C + (1 - q) * P.T)
 
-    def left_by(self, learned: "_Seen") -> Floats:
+    def left_by(self, learned: "_SeenMoments") -> Floats:
         """Return what an estimate learned from others leaves: C_kk - 2 b_k' c_k + b_k' M b_k.
 
         With b_k = M^-1 c_k of the learned one.
