@@ -54,8 +54,8 @@ TABLES = (
 )
 PRIVACIES = (0.2, 0.5, 0.8)
 MOST_ROWS, MOST_VALUES = 4000, 30
-STEPS = 6
-"""Halvings of the range of a strength."""
+STEPS, DAY = 6, 86_400
+"""Halvings of the range of a strength; seconds."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +65,8 @@ class Data:
     numbers: pd.DataFrame
     categories: pd.DataFrame
     label: str
+    dated: frozenset[str] = frozenset()
+    """The numbers that are dates, in days."""
 
     def features(self, like: "Data") -> np.ndarray:
         """Return all columns but the label as numbers, categories coded as in another table."""
@@ -140,7 +142,7 @@ def run(*words: str, folder: Path) -> None:
 
 def as_data(table: pd.DataFrame, copy: pd.DataFrame, label: str) -> Data:
     """Return the columns of a table that a copy has, but for pseudonyms, dates as numbers."""
-    numbers, categories = {}, {}
+    numbers, categories, dated = {}, {}, set()
     for name in copy.columns:
         column = table[name]
         if copy[name].nunique() == len(copy) and not pd.api.types.is_numeric_dtype(copy[name]):
@@ -148,11 +150,12 @@ def as_data(table: pd.DataFrame, copy: pd.DataFrame, label: str) -> Data:
         dates = None if pd.api.types.is_numeric_dtype(column) else as_dates(column)
         if dates is not None:
             numbers[name] = dates
+            dated.add(name)
         elif pd.api.types.is_numeric_dtype(column) and column.nunique() > 2:
             numbers[name] = column.astype(float)
         else:
             categories[name] = column.astype(str)
-    return Data(pd.DataFrame(numbers), pd.DataFrame(categories), label)
+    return Data(pd.DataFrame(numbers), pd.DataFrame(categories), label, frozenset(dated))
 
 
 def as_dates(column: pd.Series) -> pd.Series | None:
@@ -160,8 +163,8 @@ def as_dates(column: pd.Series) -> pd.Series | None:
     known = column.dropna().astype(str)
     if not len(known) or not known.str.match(r"\d{4}-\d\d-\d\d").all():
         return None
-    days = pd.to_datetime(column, format="ISO8601", errors="coerce").to_numpy("datetime64[D]")
-    return pd.Series(days.astype(float)).where(~np.isnat(days))
+    times = pd.to_datetime(column, format="ISO8601", errors="coerce").to_numpy("datetime64[s]")
+    return pd.Series(times.astype(float) / DAY).where(~np.isnat(times))
 
 
 def show(what: str, original: Data, copy: Data) -> float:

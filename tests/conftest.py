@@ -1,5 +1,6 @@
 """Fixtures that more than one module of tests uses."""
 
+import gc
 import hashlib
 import os
 import sqlite3
@@ -111,6 +112,29 @@ def _keys_of_the_test(request: pytest.FixtureRequest, monkeypatch: pytest.Monkey
         monkeypatch.setattr(Key, "generate", staticmethod(_FROM_THE_SYSTEM))
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """Leave what is there once all tests are known to itself: it lives as long as they run."""
+    gc.collect()
+    gc.freeze()
+
+
+FEW_ROWS = 800
+"""Rows of a table that the adversary of registration looks at: a quarter is attacked."""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _an_adversary_of_few_rows(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Let registration attack few rows: most tables of tests take it longer than all the rest.
+
+    But where a module is about what this adversary recovers: it states `ADVERSARY = True`.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        if not getattr(request.module, "ADVERSARY", False):
+            patch.setattr("cornerwave.spine.adversary.USED", FEW_ROWS)
+        yield
+
+
 @pytest.fixture
 def at_a_time(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Set how much is handled at a time, by the names of `cornerwave.sizes`."""
@@ -139,6 +163,37 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.slow)
     # the longest of all first, or it runs alone at the end
     items.sort(key=lambda item: item.path.stem != "test_docs")
+
+
+Counted = Callable[..., None]
+COUNTED = {
+    "kills": "processes killed, and nothing lost",
+    "races": "races between owners, processes or requests",
+    "inputs": "damaged inputs that were refused in words, or read",
+    "honest": "honest releases audited",
+    "schemes": "copies of schemes that must fail the audit, and do",
+}
+"""What tests count, in the words of docs/testing.md."""
+
+
+@pytest.fixture
+def counted(request: pytest.FixtureRequest) -> Counted:
+    """Count what a test tries, `counted("kills", 7)`: a run prints sums over those that pass."""
+
+    def add(what: str, number: int = 1) -> None:
+        request.node.user_properties.append((COUNTED[what], number))
+
+    return add
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    sums = Counter[str]()
+    for report in terminalreporter.stats.get("passed", ()):
+        for what, number in report.user_properties if report.when == "call" else ():
+            sums[what] += number
+    for what in COUNTED.values():
+        if sums[what]:
+            terminalreporter.write_line(f"{sums[what]:,} {what}")
 
 
 @pytest.fixture(scope="session")

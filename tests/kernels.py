@@ -199,6 +199,14 @@ CALLS: dict[str, Callable[[Generator], list[Any]]] = {
         zeros(float, 11, ROWS + 9),
         5,
     ],
+    "apply_exchanges": lambda r: [
+        r.integers(0, ROWS, 50),
+        r.integers(0, ROWS, 50),
+        r.random(50) < 0.3,
+        np.array([20, 20, 50]),
+        zeros(np.int64, 3, ROWS),
+        zeros(np.int32, 3, ROWS),
+    ],
     "fill_value_blocks": lambda r: [
         words(r, ROWS, 2),
         r.integers(0, 9, ROWS).astype(np.int32),

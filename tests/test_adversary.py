@@ -17,6 +17,7 @@ from cornerwave.privacy import PLACES, JointShares
 from cornerwave.vault import Vault
 from tests.choosing import one_now
 
+ADVERSARY = True
 ROWS, FRESH, ATTACKED = 10_000, 10_000, 1000
 HALF = PLACES.index(500)
 

@@ -127,10 +127,11 @@ COLUMN_OF = {
     "keep": "d",
     "categorical": "c",
 }
-COLUMN_OF |= {"uniform": "c", "derive": "d"}
+COLUMN_OF |= {"uniform": "c", "derive": "d", "sum_of": "x"}
 MADE = {
     "follows": {"d": "c"},
     "relative_to": {"x": "y"},
+    "sum_of": {"x": "y"},
     "present_if": {"x": "c"},
     "time": "x",
     "min_count": 5,

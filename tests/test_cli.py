@@ -26,6 +26,7 @@ from tests.conftest import edit_ledger, make_people, state
 
 CANARY = "48213"
 COMMANDS = [
+    "dossier",
     "init",
     "inspect",
     "register",
@@ -427,7 +428,7 @@ class TestReports:
         assert (tmp_path / "a.parquet").read_bytes() == (tmp_path / "b.parquet").read_bytes()
 
     def test_levels(self, registered):
-        found = json.loads(registered("levels", "people", "--json").out)
+        found = json.loads(registered("levels", "people", "--json").out)["levels"]
         assert [each["privacy"] for each in found] == [*(k / 10 for k in range(1, 10)), 0.95]
         half = found[4]
         assert half["level"]["noise"] == 1.0
@@ -435,7 +436,10 @@ class TestReports:
         assert half["hidden"]["wage"] == pytest.approx(0.5, abs=1e-3)
         assert found[8]["within"]["wage"] > half["within"]["wage"] > 0
         table = registered("levels", "people").out
-        assert all(word in table for word in ("privacy", "wage", "0.95", "Standard errors"))
+        assert all(word in table for word in ("Recommended", "wage", "±", "rows for a mean"))
+        assert "Standard errors" not in table
+        table = registered("levels", "people", "--details").out
+        assert all(word in table for word in ("0.95", "Standard errors", "Working Paper 22"))
 
     def test_levels_on_a_page_and_without_the_table(self, registered, tmp_path, people_csv):
         assert registered("levels", "people", "--out", "levels.html").code == 0
@@ -444,13 +448,13 @@ class TestReports:
         assert registered("levels", "people", "--out", "levels.html").code == 0  # the same page
         (tmp_path / "mine.html").write_text("mine")
         refused(registered, tmp_path, "levels", "people", "--out", "mine.html", says="--force")
-        counted = json.loads(registered("levels", "people", "--json").out)[0]["stand_out"]
+        counted = json.loads(registered("levels", "people", "--json").out)["levels"][0]["stand_out"]
         people_csv.rename(tmp_path / "moved.csv")
         found = registered("levels", "people", "--json")
         assert "not counted" in found.err
-        assert json.loads(found.out)[0]["stand_out"] is None
+        assert json.loads(found.out)["levels"][0]["stand_out"] is None
         again = registered("levels", "people", "--json", "--source", "moved.csv")
-        assert json.loads(again.out)[0]["stand_out"] == counted >= 0
+        assert json.loads(again.out)["levels"][0]["stand_out"] == counted >= 0
 
     def test_levels_of_a_table_with_a_constant_column(self, run, tmp_path):
         rng = np.random.default_rng(3)
@@ -469,7 +473,8 @@ class TestReports:
         pa.parquet.write_table(pa.table({"x": x, "y": y}), tmp_path / "odd.parquet")
         run("init")
         assert run("register", "odd", "odd.parquet", "--few-rows").code == 0
-        counts = [each["stand_out"] for each in json.loads(run("levels", "odd", "--json").out)]
+        found = json.loads(run("levels", "odd", "--json").out)["levels"]
+        counts = [each["stand_out"] for each in found]
         assert counts[0] == 2
         assert counts == sorted(counts, reverse=True)
 
@@ -918,7 +923,8 @@ class TestFiles:
         )
         assert run("init").code == 0
         lines = run("register", "t", "t.parquet", "--schema", "t.toml").err.splitlines()
-        assert lines[1:] == ["  perturbed: 'new\\nline', 'a,b', ''", "  refreshed: 'c,d'+e"]
+        assert lines[1:-1] == ["  perturbed: 'new\\nline', 'a,b', ''", "  refreshed: 'c,d'+e"]
+        assert lines[-1].startswith("Next: cornerwave levels t")
 
 
 def test_the_installed_command_runs(tmp_path, people_csv):
@@ -1022,7 +1028,7 @@ class TestEditions:
         levels = run("levels", "people")
         assert "Editions" in levels.out
         assert "any change" in levels.out
-        shown = json.loads(run("levels", "people", "--json").out)
+        shown = json.loads(run("levels", "people", "--json").out)["levels"]
         assert {each["edition"] for each in shown} == {3}
         assert all(set(each["changing_rows"]) == {"value", "mean", "change"} for each in shown)
         assert "edition 1" in run("again", "people", "ann").err
@@ -1069,14 +1075,14 @@ class TestEditions:
         linear, bayes = (
             {
                 each["privacy"]: each
-                for each in json.loads(run("levels", "people", "--json", *a).out)
+                for each in json.loads(run("levels", "people", "--json", *a).out)["levels"]
             }
             for a in ((), ("--against", "bayes"))
         )
         assert min(linear[0.5]["bayes"].values()) < 0.4
         assert min(bayes[0.5]["bayes"].values()) >= 0.4999
         assert bayes[0.5]["level"]["noise"] > linear[0.5]["level"]["noise"]
-        shown = " ".join(run("levels", "people").out.split())
+        shown = " ".join(run("levels", "people", "--details").out.split())
         assert "no bound: others may recover more" in shown
         assert "at least 50" not in shown
         made = run(*RELEASE, "--against", "bayes", "--out", "a.parquet")

@@ -74,7 +74,7 @@ def run(processes, count, work, *arguments):
 
 
 @pytest.mark.slow
-def test_all_copies_lie_on_one_path(processes, folder):
+def test_all_copies_lie_on_one_path(processes, folder, counted):
     dataset = Vault.open(folder / ".cornerwave").register("x", folder / "x.parquet")
     run(processes, PROCESSES, release_some, folder)
     made = {path: float(path.stem.split("-", 2)[2]) for path in folder.glob("*-*.parquet")}
@@ -93,6 +93,7 @@ def test_all_copies_lie_on_one_path(processes, folder):
     noise = [p / (1 - p) for p in levels]
     assert not strays(W, np.kron(np.minimum.outer(noise, noise), dataset.frozen.covariance))
     assert strays(W, np.kron(np.diag(noise), dataset.frozen.covariance))
+    counted("races")
 
 
 ALPHA_SIGMAS = 8.0  # two-sided 1e-15 per entry, for at most 72 x 72 of them
@@ -108,16 +109,18 @@ def strays(sample, promised):
     return bool((abs(sample.T @ sample / len(sample) - promised) > ALPHA_SIGMAS * spread).any())
 
 
-def test_one_of_many_registrations_of_a_table_wins(processes, folder):
+def test_one_of_many_registrations_of_a_table_wins(processes, folder, counted):
     results = processes.Queue()
     run(processes, 4, register_it, folder, results)
     assert sorted(results.get() for _ in range(4)) == ["refused"] * 3 + ["registered"]
+    counted("races")
 
 
 @pytest.mark.slow
-def test_writers_to_one_place_do_not_disturb_each_other(processes, folder):
+def test_writers_to_one_place_do_not_disturb_each_other(processes, folder, counted):
     dataset = Vault.open(folder / ".cornerwave").register("x", folder / "x.parquet")
     run(processes, 4, write_there, folder)
     right = dataset.release(to="r0", noise=1.0).write(folder / "right.csv")
     assert (folder / "same.csv").read_bytes() == right.read_bytes()
     assert not list(folder.glob(".*.part"))
+    counted("races")

@@ -152,7 +152,7 @@ def crash_everywhere(backup, tmp_path, ending, every=1, driver=DRIVER):
         pytest.param("csv", 1, marks=pytest.mark.slow),
     ],
 )
-def test_a_release_killed_anywhere_is_whole_or_not_there(backup, tmp_path, ending, every):
+def test_a_release_killed_anywhere_is_whole_or_not_there(backup, tmp_path, ending, every, counted):
     right = expected(backup, tmp_path, ending)
     crashes = crash_everywhere(backup, tmp_path, ending, every)
     places = [(crash / "where").read_text() for crash in crashes]
@@ -173,6 +173,7 @@ def test_a_release_killed_anywhere_is_whole_or_not_there(backup, tmp_path, endin
         seen["hidden"] += bool(hidden(crash / "killed"))
     # The net was cast over all of it.
     assert min(seen.values()) > 0, seen
+    counted("kills", len(crashes))
     if every > 1:
         return
     for step in ("hold", "append", "finish", "publish", "fsync", "replace", "commit"):

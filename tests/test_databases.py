@@ -431,7 +431,7 @@ Vault.open(sys.argv[1]).dataset("people").release(to="a", privacy=0.5).write(sys
 
 
 @pytest.mark.slow
-def test_a_killed_process_leaves_no_table(dataset, server, vault):
+def test_a_killed_process_leaves_no_table(dataset, server, vault, counted):
     command = [sys.executable, "-c", CHILD, str(vault.path), f"{server.where}#copy"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout.readline() == "held\n"
@@ -440,6 +440,7 @@ def test_a_killed_process_leaves_no_table(dataset, server, vault):
     assert [held.recipient for held in vault.dataset("people").holdings] == ["a"]
     dataset.release(to="a", privacy=0.5).write(f"{server.where}#copy")
     assert tables(server) == ["copy"]
+    counted("kills")
 
 
 # --- the command line -------------------------------------------------------------------

@@ -12,7 +12,7 @@ from cornerwave.dictionary import dictionary_of
 from cornerwave.errors import AlreadyRegistered, ColumnError, CornerwaveWarning
 from cornerwave.inspection import draft, inspect
 from cornerwave.miner import Copy
-from cornerwave.outlook import explained
+from cornerwave.outlook import advice
 from cornerwave.privacy import Hidden, UnitColumns, find_above, find_better, unreachable
 from cornerwave.report import report_document
 from cornerwave.sources import open_source
@@ -119,7 +119,7 @@ def uneven(seed=3):
 
 
 def sentences(dataset):
-    return " | ".join(explained(dataset.frozen))
+    return " | ".join(advice(dataset.frozen).sentences)
 
 
 def test_persons_are_counted_and_those_who_stand_out(vault):
@@ -154,7 +154,7 @@ def test_dictionary_report_and_miner_know_the_unit(vault, tmp_path):
     assert "person" not in Copy.open(copy).columns
     notes = str(report_document(dataset))
     assert "unit: person, a pseudonym in copies; 303 persons" in notes
-    assert "not shown (constant, kept, key or unit columns): person" in notes
+    assert "not shown (constant, kept, derived, key or unit columns): person" in notes
 
 
 def test_a_privacy_that_persons_do_not_allow_is_explained_by_persons():

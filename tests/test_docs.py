@@ -1,5 +1,6 @@
 """Docs that cannot rot: every command, option and setting stands there, and the blocks run."""
 
+import ast
 import importlib
 import os
 import re
@@ -159,3 +160,38 @@ def test_docs_use_public_names_alone() -> None:
     used = re.findall(r"^from (cornerwave[\w.]*) import (.+)$", pages, re.M)
     assert used
     assert {(room, name) for room, names in used for name in names.split(", ")} <= public_names()
+
+
+PROOFS = (ROOT / "docs" / "proofs.md").read_text(encoding="utf-8")
+PROMISES = re.findall(r"^\| \[(\d+)\]\(#([\w-]+)\).*$", PROOFS, re.M)
+ROWS = [line for line in PROOFS.splitlines() if re.match(r"\| \[\d+\]\(#", line)]
+
+
+def _tests_of(module: str) -> set[str]:
+    tree = ast.parse((ROOT / module).read_text(encoding="utf-8"))
+    return {each.name for each in ast.walk(tree) if isinstance(each, ast.FunctionDef)}
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.split("|")[1].strip()[-40:])
+def test_each_promise_has_a_module_a_test_and_a_control_that_exist(row: str) -> None:
+    _, _, kind, built, *tests, _ = (cell.strip() for cell in row.split("|"))
+    assert kind in ("proved", "estimated", "tested")
+    for module in re.findall(r"`([\w/.]+)`", built):
+        assert (ROOT / "src" / "cornerwave" / module).is_file(), module
+    [test], [control] = (re.findall(r"`([\w/.]+)::(\w+)`", each) for each in tests)
+    assert test != control
+    for module, name in (test, control):
+        assert name in _tests_of(module), f"{module}::{name}"
+
+
+def test_all_promises_of_the_security_policy_are_in_the_table_of_proofs() -> None:
+    policy = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
+    promised = policy.partition("## What is promised")[2].partition("\n## ")[0]
+    numbers = re.findall(r"^(\d+)\. \*\*", promised, re.M)
+    assert numbers == [str(1 + n) for n in range(len(numbers))]
+    assert {number for number, _ in PROMISES} == set(numbers)
+    headings = {
+        re.sub(r"[^\w -]", "", text).lower().replace(" ", "-")
+        for text in re.findall(r"^## (.*)$", PROOFS, re.M)
+    }
+    assert {anchor for _, anchor in PROMISES} <= headings

@@ -81,7 +81,7 @@ def crash_everywhere(backup, tmp_path, what, every):
     "ledger_place", ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)], indirect=True
 )
 @pytest.mark.first(1)
-def test_an_edition_killed_anywhere_is_there_or_not(backup, tmp_path, what, every):
+def test_an_edition_killed_anywhere_is_there_or_not(backup, tmp_path, what, every, counted):
     copy_tree(backup, tmp_path / "uninterrupted")
     right = opened(tmp_path / "uninterrupted")
     getattr(right, what)(tmp_path / f"{what}.parquet")
@@ -105,3 +105,4 @@ def test_an_edition_killed_anywhere_is_there_or_not(backup, tmp_path, what, ever
         files = list((crash / "retried" / ".cornerwave" / "keys").iterdir())
         assert len(files) == sum(e.keys is not None for e in again.editions), place
     assert min(seen.values()) > 0 or every > 1, seen
+    counted("kills", sum(seen.values()))

@@ -58,7 +58,7 @@ def race(home, works):
 
 @pytest.mark.parametrize("kinds", [["append"] * RIVALS, ["update"] * RIVALS, ["append", "update"]])
 @pytest.mark.first(3)
-def test_one_of_several_at_once_is_the_next_edition(home, tmp_path, kinds):
+def test_one_of_several_at_once_is_the_next_edition(home, tmp_path, kinds, counted):
     sources = [{"append": batch, "update": edition}[k](n, tmp_path) for n, k in enumerate(kinds)]
     works = [
         lambda dataset, kind=kind, source=source: getattr(dataset, kind)(source)
@@ -80,17 +80,19 @@ def test_one_of_several_at_once_is_the_next_edition(home, tmp_path, kinds):
     assert copy.num_rows == dataset.rows
     assert not list(home.glob("work/*"))
     assert len(list((home / "keys").iterdir())) == len(dataset.editions)
+    counted("races")
 
 
-def test_the_same_batch_many_times_at_once_comes_once(home, tmp_path):
+def test_the_same_batch_many_times_at_once_comes_once(home, tmp_path, counted):
     source = batch(0, tmp_path)
     outcomes = race(home, [lambda dataset: dataset.append(source)] * RIVALS)
     assert outcomes.count(None) == 1
     dataset = Vault.open(home).dataset("people")
     assert (len(dataset.editions), dataset.rows) == (2, 400)
+    counted("races")
 
 
-def test_releases_beside_an_edition_are_of_one_or_the_other(home, tmp_path):
+def test_releases_beside_an_edition_are_of_one_or_the_other(home, tmp_path, counted):
     source = edition(0, tmp_path)
     copies = []
 
@@ -102,6 +104,7 @@ def test_releases_beside_an_edition_are_of_one_or_the_other(home, tmp_path):
     dataset = Vault.open(home).dataset("people")
     known = [dataset.release(to="bob", privacy=0.5, edition=e).to_arrow() for e in (1, 2)]
     assert all(any(copy.equals(each) for each in known) for copy in copies)
+    counted("races")
 
 
 @pytest.mark.parametrize("do", ["append", "update"])

@@ -14,8 +14,10 @@ from cornerwave.audit import audit
 from cornerwave.columns import OTHER, Encoded, Followed, derived_from_number, limit_between
 from cornerwave.dictionary import dictionary_of
 from cornerwave.errors import ColumnError
+from cornerwave.inspection import draft, inspect
 from cornerwave.miner import Copy
 from cornerwave.schema_file import schema_text
+from cornerwave.sources import open_source
 from cornerwave.spine.frozen import Frozen
 from cornerwave.vault import Vault
 
@@ -294,3 +296,49 @@ def test_boosting_on_whole_copies_recovers_no_more_of_bands_than_is_stated(trans
     leak = pq.read_table(leaking(table, path, tmp_path / "leak.parquet"))
     left, _ = left_of((np.array(table["band"].to_pylist()) == BANDS[0]).astype(float), leak, names)
     assert left < 0.05
+
+
+# --- drafts -------------------------------------------------------------------------------
+
+
+def drafted(table):
+    return {c.name: c.follows[0] for c in inspect(open_source(table)).columns if c.follows}
+
+
+@pytest.mark.filterwarnings("ignore:'seldom'")
+def test_inspect_drafts_bands_labels_and_groups_and_nothing_else(vault, tmp_path):
+    rng = np.random.default_rng(3)
+    table = people()
+    codes = table["code"].to_numpy()
+    table = table.append_column("label", pa.array(np.array(list("?klmn"))[codes]))
+    table = table.append_column("year", pa.array(2024 - table["age"].to_numpy()))
+    table = table.append_column("nearly", pa.array(band_of(table["age"].to_numpy() + 0)))
+    wrong = table["nearly"].to_pylist()
+    wrong[7] = BANDS[0] if wrong[7] != BANDS[0] else BANDS[2]
+    table = table.set_column(table.num_columns - 1, "nearly", pa.array(wrong))
+    table = table.append_column("seldom", pa.array(["y"] * 4 + ["n"] * (ROWS - 4)))
+    table = table.append_column("coin", pa.array(rng.choice(["h", "t"], ROWS)))
+    table = table.take(rng.permutation(ROWS))
+    found = drafted(table)
+    assert found.pop("band") == "age"
+    assert found == dict.fromkeys(["continent", "code", "label"], "race")
+    text = draft(inspect(open_source(table)))
+    assert 'follows = "age"    # each of its values has an interval of age in all rows' in text
+    path = tmp_path / "schema.toml"
+    path.write_text(text.replace('"decide"', '"drop"'))
+    dataset = vault.register("t", table, schema=path)
+    assert {each.column for each in dataset.frozen.derived} == {*found, "band"}
+
+
+def test_a_group_follows_what_decides_its_code_and_nearly_unique_columns_decide_nothing():
+    rng = np.random.default_rng(4)
+    age = rng.integers(18, 90, 900)
+    table = pa.table(
+        {
+            "group": np.where(age < 46, "below", "above"),
+            "band": band_of(age),
+            "name": [f"n{i}" for i in rng.permutation(900) // 3],
+            "age": age,
+        }
+    )
+    assert drafted(table) == {"band": "age", "group": "age"}

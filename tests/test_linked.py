@@ -198,6 +198,7 @@ def test_pseudonyms_join_and_what_tables_repeat_is_the_same_in_both(copies):
 
 
 @pytest.mark.parametrize("order", [("patients", "visits"), ("visits", "patients")])
+@pytest.mark.first(1)
 def test_ranks_that_tables_repeat_are_those_among_persons(tmp_path, order):
     """Tall patients come often: by rows, the knots of visits lie elsewhere."""
     rng = np.random.default_rng(8)

@@ -269,7 +269,7 @@ def test_questions_are_answered_for_all_tables(run, places):
     assert run("ledger", "clinic", "--against", "ann.zip").count("ann.zip: known, clinic.") == 2
     levels = run("levels", "clinic")
     assert "least privacy" in levels
-    assert "clinic.visits: What stays hidden" in levels
+    assert "clinic.visits: What a recipient can find out" in levels
     stated = json.loads(run("levels", "clinic", "--json"))
     assert set(stated) == {"clinic.patients", "clinic.visits"}
     pooled = json.loads(run("coalition", "clinic", "ann", "bob", "--json"))

@@ -296,7 +296,8 @@ def test_an_advancing_category_reveals_no_more_of_a_number(vault, monkeypatch, c
     copy = release.to_arrow()
     noisy = copy["w"].to_numpy()[np.argsort([int(n[1:]) for n in copy["id"].to_pylist()])]
     together = dataset.coalition(["r0", "r1"])
-    assert together.joint_privacy == together.best_privacy == 0.5
+    assert together.joint_privacy == together.best_privacy
+    assert 0.5 <= together.best_privacy <= 0.502  # perhaps the next level, if that takes less time
     left = _left_by_fit(w, np.column_stack([noisy, votes]))
     # a share of 2,000 rows that were not fitted has a standard error of at most 0.02
     assert left > 0.5 - 0.08 if clock == "cell" else left < 0.5 - 0.15

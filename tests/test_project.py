@@ -24,7 +24,7 @@ from cornerwave.choices import DECLARED
 from cornerwave.errors import ColumnError, CornerwaveWarning, ProjectError, SourceChanged
 from cornerwave.outputs import read_metadata
 from cornerwave.project import carry_out, plan_project, read_project, vault_of
-from cornerwave.project._project_file import COPY, EDITION, GRANT, PROJECT, TABLE
+from cornerwave.project._project_file import COPY, EDITION, GRANT, PROJECT, RECIPIENT, TABLE
 from cornerwave.sources import silent
 from cornerwave.vault import Vault
 from tests.conftest import make_people
@@ -119,7 +119,7 @@ LINES = [
     "+ append people: waves/1.csv, edition 2",
     "+ release people to partner: privacy 0.5, partner.parquet",
     "+ release people to public: noise 4, public.csv",
-    "+ grant people to partner: privacy 0.5, until 2100-01-31T00:00+00:00",
+    "+ grant people to partner: privacy 0.5, until 2100-01-31",
     "+ grant people to anybody: privacy 0.8",
     "+ register clinic: patients=patients.csv, visits=visits.csv, as this file states",
     "+ release clinic to partner: privacy 0.5, clinic.zip",
@@ -256,6 +256,8 @@ def test_json_states_the_same(project, capfd):
             "recipient": "eve",
             "noise": 1.0,
             "until": None,
+            "purpose": "",
+            "contract": "",
             "mark": "+",
             "text": "grant clinic to eve: noise 1",
         }
@@ -577,7 +579,7 @@ def test_what_the_file_no_longer_has_is_named_and_only_grants_end(project, untou
 
 def test_a_grant_is_replaced_and_one_that_has_ended_is_not_made(project):
     edited(project, "privacy = 0.5\nuntil = 2100-01-31", "privacy = 0.6\nuntil = 2100-01-31")
-    words = "~ grant people to partner: privacy 0.6, until 2100-01-31T00:00+00:00"
+    words = "~ grant people to partner: privacy 0.6, until 2100-01-31"
     assert bring(project) == [words]
     assert bring(project) == []
     edited(project, "until = 2100-01-31", 'until = "2001-01-31"')
@@ -605,13 +607,13 @@ def test_times_are_of_utc_unless_they_state_another(tmp_path):
     text = "".join(f'[[table.grant]]\nto="anybody"\nnoise=1\nuntil={each}\n' for each in grants)
     path.write_text(f'[[table]]\nname="x"\nsource="x.csv"\n{text}')
     [table] = read_project(path).tables
-    assert {each.until for each in table.grants} == {datetime(2027, 1, 31, tzinfo=UTC)}
+    assert {each.terms.ends for each in table.grants} == {datetime(2027, 1, 31, tzinfo=UTC)}
 
 
 @pytest.mark.parametrize(
     ("old", "new", "says"),
     [
-        ("recipients", "recipient", r"unknown key 'recipient'; did you mean 'recipients'\?; use"),
+        ("recipients", "recipient", r"write each recipient as a \[\[recipient\]\] table"),
         ('name = "people"', 'nam = "people"', "table 1: unknown key 'nam'; did you mean 'name'"),
         ('name = "people"\n', "", "table 1: name is missing"),
         ('name = "people"', "name = 7", "table 1: name must be a name in quotes"),
@@ -665,6 +667,7 @@ def test_the_docs_name_every_key():
     sections = dict(re.findall(r"^### `(\S+?)`\n(.*?)(?=^#|\Z)", text, re.M | re.S))
     for header, keys in (
         ("cornerwave.toml", PROJECT),
+        ("[[recipient]]", RECIPIENT),
         ("[[table]]", TABLE),
         ("[[table.edition]]", EDITION),
         ("[[table.copy]]", COPY),
@@ -794,7 +797,7 @@ def outcome(folder):
         pytest.param(1, True, "replace", marks=pytest.mark.slow),
     ],
 )
-def test_a_run_that_was_killed_is_completed_by_the_next(tmp_path, every, again, only):
+def test_a_run_that_was_killed_is_completed_by_the_next(tmp_path, every, again, only, counted):
     places = killed_everywhere(tmp_path, every, again=again, only=only)
     right = tmp_path / "begun"
     bring(right)
@@ -803,6 +806,7 @@ def test_a_run_that_was_killed_is_completed_by_the_next(tmp_path, every, again, 
         assert lines_of(planned(folder)) == [], place
     assert len(places) > 1
     assert all(only in place for place in places.values())
+    counted("kills", len(places))
 
 
 @pytest.mark.slow

@@ -4,13 +4,14 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from scipy.special import ndtr, ndtri
 
 from cornerwave.columns import KNOTS
 from cornerwave.errors import CornerwaveWarning
 from cornerwave.inspection import draft, inspect
-from cornerwave.outlook import explained, outlook_of
+from cornerwave.outlook import advice, outlook_of
 from cornerwave.sources import open_source
 from cornerwave.spine.frozen import BURIED
 from cornerwave.vault import Vault
@@ -136,7 +137,7 @@ def test_a_column_that_noise_would_bury_is_said_to_be(tmp_path: Path) -> None:
     with pytest.warns(CornerwaveWarning, match="privacy 0.5 would bury such a column") as caught:
         dataset = vault.register("t", seldom_complete(), keep_order=True)
     assert "% more noise" not in str(caught[0].message)
-    said = [line for line in explained(dataset.frozen) if "would bury" in line]
+    said = [line for line in advice(dataset.frozen).sentences if "would bury" in line]
     [line] = said
     assert line.startswith("privacy 0.5 would bury 'y': ")
     K, S = (np.diag(each)[1] for each in (dataset.frozen.covariance, dataset.frozen.excess))
@@ -144,7 +145,7 @@ def test_a_column_that_noise_would_bury_is_said_to_be(tmp_path: Path) -> None:
     # the control: of a complete table nothing is
     complete = pa.table({"x": seldom_complete()["y"]})
     other = Vault.create(tmp_path / "other").register("t", complete, keep_order=True)
-    assert not any("bury" in line for line in explained(other.frozen))
+    assert not any("bury" in line for line in advice(other.frozen).sentences)
 
 
 def test_a_level_that_would_bury_all_is_said_to(tmp_path: Path) -> None:
@@ -156,7 +157,7 @@ def test_a_level_that_would_bury_all_is_said_to(tmp_path: Path) -> None:
     level = dataset.frozen.hidden.level_of(500)
     assert level is not None
     assert level.noise > BURIED
-    [line] = [each for each in explained(dataset.frozen) if "bury" in each]
+    [line] = [each for each in advice(dataset.frozen).sentences if "bury" in each]
     assert "given what copies show without noise ('kept'), privacy 0.5 would bury every" in line
     assert f"the noise has {level.noise:,.0f} times the variance of the values" in line
 
@@ -184,3 +185,20 @@ def test_what_stays_hidden_of_a_column_on_ranks_is_stated_in_its_own_units(tmp_p
     # by the variance alone, as on the column's own scale, it would be this
     assert abs(outlook.within["wage"] - half * wage.std()) > 0.05 * half * wage.std()
     assert "±" in outlook.in_words("wage")
+
+
+def test_times_of_whole_seconds_are_drafted_as_such_and_others_are_not(tmp_path: Path) -> None:
+    rng = np.random.default_rng(12)
+    seconds = rng.integers(0, 10**8, 1000)
+    table = pa.table(
+        {
+            "whole": pa.array(seconds * 10**6).cast(pa.timestamp("us")),
+            "finer": pa.array(seconds * 10**6 + 5).cast(pa.timestamp("us")),
+        }
+    )
+    text = draft(inspect(open_source(table))).replace('order = "shuffle"', 'order = "keep"')
+    assert text.count('type = "timestamp[s]"    # it holds whole') == 1
+    (tmp_path / "s.toml").write_text(text)
+    dataset = Vault.create(tmp_path / "v").register("t", table, schema=tmp_path / "s.toml")
+    copy = pq.read_table(dataset.release(to="p", privacy=0.5).write(tmp_path / "t.parquet"))
+    assert [copy.schema.field(name).type.unit for name in table.column_names] == ["ms", "us"]

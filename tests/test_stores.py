@@ -440,7 +440,9 @@ Vault.open(sys.argv[1]).dataset("people").release(to="a", privacy=0.5).write(sys
 
 
 @pytest.mark.slow
-def test_a_killed_upload_shows_nothing_and_the_next_one_clears_it_away(dataset, bucket, vault):
+def test_a_killed_upload_shows_nothing_and_the_next_one_clears_it_away(
+    dataset, bucket, vault, counted
+):
     command = [sys.executable, "-c", CHILD, str(vault.path), bucket.address("copy.parquet")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout.readline() == "sent\n"
@@ -451,6 +453,7 @@ def test_a_killed_upload_shows_nothing_and_the_next_one_clears_it_away(dataset, 
     dataset.release(to="a", privacy=0.5).write(bucket.address("copy.parquet"))
     assert bucket.keys() == ["copy.parquet", "in/people.parquet"]
     assert bucket.uploads() == []  # moto says that every upload began in 2010
+    counted("kills")
 
 
 @pytest.mark.parametrize("ending", ["xlsx", "dta", "sav"])

@@ -333,14 +333,14 @@ class TestReaders:
 
     def test_levels_and_reports_name_editions(self, dataset, tmp_path):
         dataset.release(to="ann", privacy=0.5).to_arrow()
-        first = levels_document("people", outlooks(dataset.frozen), [], dataset.editions)
+        first = levels_document("people", outlooks(dataset.frozen), editions=dataset.editions)
         assert "Editions" not in as_page(first)
         dataset.append(people(60, 7, 7000))
         dataset.update(changed(pa.concat_tables([FIRST, people(60, 7, 7000)])))
         dataset.release(to="bob", privacy=0.7).to_arrow()
         found = outlooks(dataset.frozen)
         left = [dataset.changing(each.level) for each in found]
-        page = as_page(levels_document("people", found, [], dataset.editions, left))
+        page = as_page(levels_document("people", found, editions=dataset.editions, changing=left))
         for word in ("edition 3", "Editions", "appended", "updated", "any change"):
             assert word in page
         assert [each["value"] for each in left] == sorted(each["value"] for each in left)

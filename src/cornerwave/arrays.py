@@ -36,10 +36,11 @@ def part_ends(numbers: Floats, parts: int) -> Floats:
     >>> part_ends(np.array([1.0, np.nan, 2.0, 3.0, 4.0]), 4)
     array([1., 2., 3.])
     """
-    here = numbers[~np.isnan(numbers)]
+    here = np.sort(numbers[~np.isnan(numbers)])
     if not len(here):
         return np.zeros(parts - 1)
-    return np.asarray(np.quantile(here, np.arange(1, parts) / parts, method="lower"))
+    # the lower one of the two values next to each quantile
+    return here[np.floor(np.arange(1, parts) / parts * (len(here) - 1)).astype(np.int64)]
 
 
 def places_among(ascending: Any, wanted: Any) -> Ints:

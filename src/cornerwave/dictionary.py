@@ -165,6 +165,8 @@ def what(about: ColumnMetadata) -> str:
         pooled = ", rare values pooled" if about.pooled else ""
         number = "?" if about.categories is None else about.categories
         return f"category of {number} values, some redrawn{joined}{pooled}"
+    if role == DERIVED and about.sum_of:
+        return f"computed from the copy’s columns: {' + '.join(about.sum_of)}"
     if role == DERIVED:
         bands = ""
         if about.limits:
@@ -212,6 +214,8 @@ def mind(about: ColumnMetadata, noise: float) -> str:
         weaker = f"relations to other columns are weaker by the factor {(1 + noise) ** -0.5:.3g}"
         even = about.base == UNIFORM
         return f"shares are drawn towards each other, and {weaker}" if even else weaker
+    if role == DERIVED and about.sum_of:
+        return f"as uncertain as its parts; ask the miner about {', '.join(about.sum_of)}"
     if role == DERIVED:
         return f"as uncertain as {about.follows}; ask the miner about {about.follows}"
     if role != PERTURBED:

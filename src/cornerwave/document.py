@@ -85,6 +85,14 @@ class Paragraph:
 
 
 @dataclass(frozen=True)
+class Answer:
+    """A question and its answer, in plain words."""
+
+    question: str
+    text: str
+
+
+@dataclass(frozen=True)
 class Bullets:
     """A list; on a terminal each line begins with the word `lead`, so that it can be searched."""
 
@@ -195,16 +203,21 @@ class Fold:
     is_open: bool = True
 
 
-Part = Paragraph | Bullets | Code | DataTable | Picture | Legend | Fold
+Part = Paragraph | Answer | Bullets | Code | DataTable | Picture | Legend | Fold
 
 
 @dataclass(frozen=True)
 class Section:
-    """Parts under a heading; one that is `page_only` is too long for a terminal."""
+    """Parts under a heading; one that is `page_only` is too long for a terminal.
+
+    The figures of one that `is_detail` are behind the others: a page shows them at a click, a
+    terminal if they are asked for.
+    """
 
     title: str
     parts: Sequence[Part]
     page_only: bool = False
+    is_detail: bool = False
 
 
 @dataclass(frozen=True)
@@ -260,6 +273,15 @@ def count(number: int, one: str, many: str = "") -> str:
     ('1 level', '2,000 categories')
     """
     return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def percent(share: float) -> str:
+    """Write a share with one digit after the point, if it has one.
+
+    >>> percent(0.5), percent(0.445)
+    ('50%', '44.5%')
+    """
+    return f"{round(100 * share, 1):g}%"
 
 
 def one_line(text: str) -> str:

@@ -25,6 +25,7 @@
     │   ├── TooManyRequests                      of one recipient, or wrong passwords
     │   ├── DatasetReleased                      copies of it are out, so the ledger keeps it
     │   └── DatasetClosed                        no more copies of it are released
+    ├── DossierError        (ValueError)         a file that is no dossier, or was changed
     ├── ClusterError        (RuntimeError)       a cluster cannot do the work, or may not
     ├── OutputError         (OSError)            the copy cannot be written
     │   └── OutputExists    (FileExistsError)
@@ -158,6 +159,10 @@ class DatasetClosed(VaultError):
     """No more copies of the dataset are released."""
 
 
+class DossierError(CornerwaveError, ValueError):
+    """The file is not a dossier, or was changed."""
+
+
 class ClusterError(CornerwaveError, RuntimeError):
     """A cluster failed, or is not set up in a way that secrets may travel."""
 
@@ -245,9 +250,15 @@ def nearest(unknown: str, known: Iterable[str]) -> str:
     >>> nearest("Wage", ["wage", "age"]), nearest("x", ["wage"])
     ("; did you mean 'wage'?", '')
     """
+    close = nearest_name(unknown, known)
+    return "" if close is None else f"; did you mean {close!r}?"
+
+
+def nearest_name(unknown: str, known: Iterable[str]) -> str | None:
+    """Return the name that is spelled most like another one, None if none is."""
     spellings = {name.casefold(): name for name in known}
     close = get_close_matches(unknown.casefold(), spellings, n=1)
-    return f"; did you mean {spellings[close[0]]!r}?" if close else ""
+    return spellings[close[0]] if close else None
 
 
 class SingularCovariance(CornerwaveWarning):

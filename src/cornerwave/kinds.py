@@ -11,6 +11,15 @@ JsonObject: TypeAlias = Mapping[str, Json]
 """An object that is written as JSON."""
 
 
+def canonical(value: Any) -> str:
+    """Return the canonical JSON of a value: equal values have one text.
+
+    >>> canonical({"b": 1, "a": [0.5, None]})
+    '{"a":[0.5,null],"b":1}'
+    """
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
 class Kind:
     """Which values of JSON or TOML a field may have; `allowed` states it in words."""
 

@@ -82,6 +82,19 @@ def retention(noise: float) -> float:
     return 1.0 / math.sqrt(1.0 + noise)
 
 
+COPIED = 1 / 7
+"""Of what exchanges what persons show, the share that copies it: the rest swaps."""
+
+
+def worth(noise: float) -> float:
+    """Return 1 / (1+v), the share of the rows that give a mean as precisely as a copy does.
+
+    >>> worth(1.0)
+    0.5
+    """
+    return 1.0 / (1.0 + noise)
+
+
 def checked_noise(noise: float) -> float:
     """Return `noise` as a float; raise LevelError unless it is positive and finite."""
     noise = _number(noise, unit="noise")

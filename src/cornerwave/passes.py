@@ -141,12 +141,18 @@ def in_threads(
 
 def one_thread(of: str | None = None) -> AbstractContextManager[Any]:
     """Give libraries of a kind ("blas", "openmp"; by default all) one thread each for a while."""
-    loaded = sum(name.startswith(_WITH_LIBRARIES) for name in list(sys.modules))
+    loaded = _with_libraries(len(sys.modules))
     limited: AbstractContextManager[Any] = _libraries(loaded).limit(limits=1, user_api=of)
     return limited
 
 
 _WITH_LIBRARIES = ("numpy.", "scipy.", "sklearn.")
+
+
+@lru_cache(maxsize=1)
+def _with_libraries(modules: int) -> int:
+    """Return how many of the loaded modules may have brought one; there are so many in all."""
+    return sum(name.startswith(_WITH_LIBRARIES) for name in list(sys.modules))
 
 
 @lru_cache(maxsize=1)

@@ -53,7 +53,7 @@ from cornerwave.choices import (
     toml_text,
 )
 from cornerwave.columns import DAYS, Column, Schema, listed, repeated
-from cornerwave.errors import ColumnError, CornerwaveError, LevelError
+from cornerwave.errors import ColumnError, CornerwaveError, LevelError, nearest_name
 from cornerwave.kinds import ListOf, Text
 from cornerwave.levels import Level, Privacy, asked_for
 from cornerwave.sources import Place, place_of
@@ -154,12 +154,13 @@ def orphans_in(schema: SchemaPlace) -> bool:
 class DraftedChoices:
     """What a schema file states of each column, some of which may be undecided, and of the table.
 
-    By the keys of the file.
+    By the keys of the file. `differs` states in words which columns only one of the two has.
     """
 
     columns: Mapping[str, TomlTable]
     table: TomlTable
     reading: ReadingSettings
+    differs: tuple[str, ...] = ()
 
 
 def read_draft(text: str, name: str, columns: Sequence[str]) -> DraftedChoices:
@@ -171,14 +172,32 @@ def read_draft(text: str, name: str, columns: Sequence[str]) -> DraftedChoices:
     entries = {entry["name"]: entry for entry in _entries(content, path, columns)}
     table = {choice.key: content[choice.key] for choice in _OF_TABLE if choice.key in content}
     known = {column: entries[column] for column in columns if column in entries}
-    return DraftedChoices(known, table, _reading_of(content, path))
+    differs = tuple(_differences(list(entries), columns))
+    return DraftedChoices(known, table, _reading_of(content, path), differs)
+
+
+def _differences(named: Sequence[str], columns: Sequence[str]) -> Iterator[str]:
+    """Yield which columns a table has that a schema file does not decide, and the other way."""
+    new = [name for name in columns if name not in named]
+    gone = [name for name in named if name not in columns]
+    if new:
+        yield f"it has no decision for {listed(new)}"
+    if gone:
+        yield f"the table has no column {listed(gone)}"
+    for name in new if gone else ():
+        # of nearly one spelling: renamed since the last wave
+        if (close := nearest_name(name, gone)) is not None:
+            yield f"{name!r} may be {close!r} under another name"
 
 
 def _read(content: TomlTable, path: Path, columns: Sequence[str]) -> Choices:
     entries = _entries(content, path, columns)
     named = [entry["name"] for entry in entries]
-    if missing := [name for name in columns if name not in named]:
-        raise ColumnError(f"{path.name} has no decision for {listed(missing)}")
+    if differs := list(_differences(named, columns)):
+        raise ColumnError(
+            f"{path.name} was made for another table: {'; '.join(differs)}. Change the file, or "
+            "draft another one with inspect"
+        )
     if undecided := [entry["name"] for entry in entries if entry["do"] == DECIDE]:
         raise ColumnError(
             f"{path.name}: still to decide: {listed(undecided)}; set 'do' to one of "

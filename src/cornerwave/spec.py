@@ -208,13 +208,13 @@ class ColumnMetadata:
     `spread` is how it was drawn together after the noise, before it was `rounded` and `clipped`.
     A category that was not retained was drawn from `base`, over `categories` values, `together`
     with other columns. A derived column `follows` another one of the copy, of a number with one
-    value for each of the intervals between `limits`. A number that is `relative_to` another one was
-    perturbed as its distance from that, in copies as in the source: what is stated about its noise,
-    scale and gaps is about the distance. One that is `present_if` another column lets it hides its
-    gaps, and shows those of the copy's own category. `marks` are what is missing in the source,
-    `source` its name there, `about` a sentence for readers. `description` is what the owner
-    states that a column means, and `codes` are the numbers that texts had in a file of a statistics
-    program, of which they were the labels.
+    value for each of the intervals between `limits`, or it is the `sum_of` others. A number that is
+    `relative_to` another one was perturbed as its distance from that, in copies as in the source:
+    what is stated about its noise, scale and gaps is about the distance. One that is `present_if`
+    another column lets it hides its gaps, and shows those of the copy's own category. `marks` are
+    what is missing in the source, `source` its name there, `about` a sentence for readers.
+    `description` is what the owner states that a column means, and `codes` are the numbers that
+    texts had in a file of a statistics program, of which they were the labels.
     """
 
     role: str | None = stated(OneOf(*_ROLES))
@@ -250,6 +250,9 @@ class ColumnMetadata:
         OrNull(ListOf(Text(printable=False), "a list of columns")), always_of=(CATEGORY,)
     )
     follows: str | None = stated(_NAME)
+    sum_of: tuple[str, ...] | None = stated(
+        OrNull(ListOf(Text(printable=False), "a list of columns"))
+    )
     relative_to: str | None = stated(_NAME)
     present_if: str | None = stated(_NAME)
     limits: tuple[float, ...] | None = stated(

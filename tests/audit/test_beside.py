@@ -42,6 +42,7 @@ from tests.audit.beside import (
 from tests.audit.releases import binomial_limit, known_dataset
 from tests.audit.schemes import texts
 from tests.audit.shown import findings, tables
+from tests.conftest import Counted
 
 
 def short(found: Audit) -> set[str]:
@@ -102,7 +103,7 @@ def test_it_does_so_in_tables_of_the_size_that_was_attacked(tmp_path: Path, name
 
 
 @pytest.mark.parametrize("name", those([*PARTS, *TOGETHER]))
-@pytest.mark.first(2)
+@pytest.mark.first(1)
 def test_it_names_the_part_of_a_column_or_the_columns_that_reveal_most(
     tmp_path: Path, name: str
 ) -> None:
@@ -393,7 +394,9 @@ def small(rows: int, rng: np.random.Generator) -> pa.Table:
 
 
 @pytest.mark.slow
-def test_false_alarms_over_40_honest_releases_with_kept_columns(tmp_path: Path) -> None:
+def test_false_alarms_over_40_honest_releases_with_kept_columns(
+    tmp_path: Path, counted: Counted
+) -> None:
     alarms = 0
     for seed in range(40):
         rng = np.random.default_rng([seed, 12])
@@ -411,3 +414,4 @@ def test_false_alarms_over_40_honest_releases_with_kept_columns(tmp_path: Path) 
         alarms += not audit(table, paths).sound
     print(f"{alarms} alarms in 40 honest audits with kept columns")
     assert alarms <= binomial_limit(40, ALPHA, 0.001)
+    counted("honest", 40)

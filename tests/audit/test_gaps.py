@@ -21,6 +21,7 @@ from cornerwave.errors import CornerwaveWarning
 from cornerwave.moments import Moments
 from tests.audit.releases import binomial_limit, known_dataset
 from tests.choosing import one_now
+from tests.conftest import Counted
 
 NOISE = (0.5, 2.0)
 COLUMNS = 6
@@ -183,7 +184,7 @@ def test_a_table_wider_than_it_has_rows_to_fit_is_tested(tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-def test_false_alarms_over_300_honest_audits_with_gaps() -> None:
+def test_false_alarms_over_300_honest_audits_with_gaps(counted: Counted) -> None:
     alarms = []
     for seed in range(300):
         X = gapped(600 + 40 * (seed % 40), seed, share=0.1 + 0.1 * (seed % 6))
@@ -192,6 +193,7 @@ def test_false_alarms_over_300_honest_audits_with_gaps() -> None:
             not found.clean
         )
     assert len(alarms) <= binomial_limit(300, ALPHA, 0.001), alarms
+    counted("honest", 300)
 
 
 def test_gaps_are_summed_also_if_no_copy_has_noise_of_one_covariance():

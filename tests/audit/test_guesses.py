@@ -67,12 +67,13 @@ def test_few_rows_of_a_value_hide_no_scheme_and_blame_no_path(rows, counts):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("rows", "counts"), CASES.values(), ids=CASES.keys())
-def test_false_alarms_over_200_honest_paths_are_within_alpha(rows, counts):
+def test_false_alarms_over_200_honest_paths_are_within_alpha(rows, counts, counted):
     alarms = sum(
         not judged(ours, s, ("c", "d"), rows=rows, counts=counts).clean for s in range(200)
     )
     # with a rate of ALPHA more than this many have probability below 0.001
     assert alarms <= binomial_limit(200, ALPHA, 0.001)
+    counted("honest", 200)
 
 
 @pytest.mark.parametrize("scheme", [ours, independent])

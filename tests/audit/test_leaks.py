@@ -17,6 +17,7 @@ from tests.audit.leaks import LEAKS, Copies
 from tests.audit.releases import binomial_limit, frame, gaussian, ours, white
 from tests.audit.shown import findings
 from tests.choosing import one_now
+from tests.conftest import Counted
 
 ROWS = 20_000
 
@@ -30,22 +31,26 @@ def name_of(leak: Any) -> str:
 
 
 @pytest.mark.parametrize(("leak", "check"), LEAKS.items(), ids=name_of)
-@pytest.mark.first(5)
-def test_a_leak_is_found(leak: Any, check: str) -> None:
+@pytest.mark.first(3)
+def test_a_leak_is_found(leak: Any, check: str, counted: Counted) -> None:
     assert check in faults(audit(*leak(ROWS, 1)))
+    counted("schemes")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rows", [20_000, 200_000])
 @pytest.mark.parametrize(("leak", "check"), LEAKS.items(), ids=name_of)
-def test_a_leak_is_found_every_time_and_in_long_tables(leak: Any, check: str, rows: int) -> None:
+def test_a_leak_is_found_every_time_and_in_long_tables(
+    leak: Any, check: str, rows: int, counted: Counted
+) -> None:
     for seed in (2, 3):
         assert check in faults(audit(*leak(rows, seed)))
+        counted("schemes")
 
 
 @pytest.mark.parametrize("kind", one_now(KINDS, *list(KINDS)[::6]))
 @pytest.mark.first(1)
-def test_honest_copies_of_any_kind_pass(tmp_path: Path, kind: str) -> None:
+def test_honest_copies_of_any_kind_pass(tmp_path: Path, kind: str, counted: Counted) -> None:
     """The control: known copies, so that chance is drawn once and for all."""
     found = audit(*KINDS[kind](tmp_path / "one", 0))
     assert found.sound, findings(found)
@@ -53,16 +58,20 @@ def test_honest_copies_of_any_kind_pass(tmp_path: Path, kind: str) -> None:
         assert all("not measured precisely" in reason for reason in found.untested.values())
     else:
         assert not found.untested
+    counted("honest")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
-def test_false_alarms_over_200_honest_releases_are_within_alpha(tmp_path: Path, kind: str) -> None:
+def test_false_alarms_over_200_honest_releases_are_within_alpha(
+    tmp_path: Path, kind: str, counted: Counted
+) -> None:
     alarms = sum(
         not audit(*KINDS[kind](tmp_path / str(seed), seed)).sound for seed in range(1000, 1200)
     )
     # with a rate of ALPHA more than this many have probability below 0.001
     assert alarms <= binomial_limit(200, ALPHA, 0.001)
+    counted("honest", 200)
 
 
 def stating(folder: Path, copies: Copies, told: dict[str, Any]) -> Audit:

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from cornerwave.dossier import check_signature
 from cornerwave.errors import CornerwaveWarning, collecting_warnings, warn
 from cornerwave.ledger import Records
 from cornerwave.outlook import outlook_of
@@ -115,6 +116,39 @@ def test_granting_and_revoking(world: World, owner: TestClient):
     assert "until 2999-01-01" in text_of(owner.get(address))
     assert owner.post(f"{address}/revoke", data={"recipient": "partner"}).status_code == 303
     assert world.sharing.permitted("partner") == {}
+
+
+def test_terms_are_stated_in_forms_and_shown(world: World, owner: TestClient):
+    place = f"/console/datasets/{world.people.id}"
+    why = {"purpose": "a <study>", "contract": "DSA 7", "until": "2999-01-01"}
+    owner.post(f"{place}/grant", data={"recipient": "partner", "privacy": "0.4", **why})
+    [grant] = [each for each in world.sharing.grants(recipient="partner") if not each.revoked]
+    assert grant.terms.in_words == "for a <study>, by DSA 7, until 2999-01-01"
+    for page in (place, "/console/recipient?name=partner"):
+        assert "for a &lt;study&gt;<small> by DSA 7" in owner.get(page).text
+    terms = {"name": "partner", "purpose": "a pilot", "contract": "", "until": "2001-01-01"}
+    assert owner.post("/console/recipient/terms", data=terms).status_code == 303
+    assert world.sharing.recipient("partner").terms.in_words == "for a pilot, until 2001-01-01"
+    assert world.people.id not in world.sharing.permitted("partner")
+    refused = owner.post("/console/recipient/terms", data={**terms, "until": "soon"})
+    assert (refused.status_code, "is not a valid date" in refused.text) == (400, True)
+
+
+def test_a_dossier_is_a_file_that_the_public_key_checks(
+    world: World, owner: TestClient, tmp_path: Path
+):
+    place = f"/console/datasets/{world.people.id}"
+    refused = owner.get(f"{place}/dossier.html")
+    assert (refused.status_code, "nothing to state" in refused.text) == (404, True)
+    assert "dossier.html" not in owner.get(place).text
+    world.people.release(to="partner", privacy=0.5).to_arrow()
+    assert f"{place}/dossier.html" in owner.get(place).text
+    answer = owner.get(f"{place}/dossier.html")
+    assert answer.headers["content-disposition"] == 'attachment; filename="people-dossier.html"'
+    (tmp_path / "x.html").write_bytes(answer.content)
+    key = owner.get("/console/ledger/public-key.pem").content
+    assert check_signature(tmp_path / "x.html", key).holds
+    assert "SECRET" not in answer.text
 
 
 def test_a_grant_that_cannot_be_is_refused_in_words(world: World, owner: TestClient):

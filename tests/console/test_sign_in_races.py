@@ -75,7 +75,7 @@ def vault(ledger_place, tmp_path):
     return Vault.create(tmp_path / "vault", ledger=ledger)
 
 
-def test_of_many_who_use_the_link_at_once_one_sets_the_password(vault, monkeypatch):
+def test_of_many_who_use_the_link_at_once_one_sets_the_password(vault, monkeypatch, counted):
     link, all_have_looked, true = new_link(vault), Meeting(6), SignIn.link_of
 
     def link_of(self, text):
@@ -93,9 +93,10 @@ def test_of_many_who_use_the_link_at_once_one_sets_the_password(vault, monkeypat
     for number in set(range(6)) - set(accepted):
         with pytest.raises(AccessDenied):
             signing_in(vault).check(passwords[number])
+    counted("races")
 
 
-def test_of_many_who_change_the_password_at_once_one_does(vault, monkeypatch):
+def test_of_many_who_change_the_password_at_once_one_does(vault, monkeypatch, counted):
     first = signing_in(vault)
     first.use_link(new_link(vault), PASSWORD)
     all_have_checked, true = Meeting(4), SignIn.check
@@ -109,6 +110,7 @@ def test_of_many_who_change_the_password_at_once_one_does(vault, monkeypatch):
     change = partial(SignIn.change, first, PASSWORD)
     found = all_at_once(lambda number: change(f"a newer password {number}"), 4)
     assert sorted(isinstance(each, AccessDenied) for each in found) == [False, True, True, True]
+    counted("races")
 
 
 def test_no_session_begins_by_a_password_that_was_changed_meanwhile(vault):
@@ -120,7 +122,7 @@ def test_no_session_begins_by_a_password_that_was_changed_meanwhile(vault):
     assert signing.person(signing.begin(new))
 
 
-def test_no_more_wrong_passwords_are_tried_at_once_than_may_be(vault, monkeypatch):
+def test_no_more_wrong_passwords_are_tried_at_once_than_may_be(vault, monkeypatch, counted):
     """Each process has its own object: what it counts has to be in the database."""
     signing_in(vault).use_link(new_link(vault), PASSWORD)
     everybody = Meeting(MANY)
@@ -143,9 +145,10 @@ def test_no_more_wrong_passwords_are_tried_at_once_than_may_be(vault, monkeypatc
     found = [type(each) for each in all_at_once(one, MANY)]
     assert found.count(AccessDenied) == MOST_TRIES
     assert found.count(TooManyRequests) == MANY - MOST_TRIES
+    counted("races")
 
 
-def test_no_more_wrong_passwords_reach_one_service_at_once(world: World, monkeypatch):
+def test_no_more_wrong_passwords_reach_one_service_at_once(world: World, monkeypatch, counted):
     sign_in(world, world.browser())
     everybody, true = Meeting(MANY), SignIn.check
 
@@ -166,6 +169,7 @@ def test_no_more_wrong_passwords_reach_one_service_at_once(world: World, monkeyp
     with serving(world.app, lifespan="off") as url:
         found = all_at_once(post, MANY)
     assert (found.count(403), found.count(429)) == (MOST_TRIES, MANY - MOST_TRIES)
+    counted("races")
 
 
 def test_only_wrong_passwords_stay_counted(vault):
@@ -207,7 +211,7 @@ def try_some(folder: Path, link: str, number: int, barrier, results) -> None:
 
 
 @pytest.mark.slow
-def test_processes_share_the_link_and_the_count(vault):
+def test_processes_share_the_link_and_the_count(vault, counted):
     context, processes = multiprocessing.get_context("forkserver"), 4
     context.set_forkserver_preload(["cornerwave.server"])
     barrier, results = context.Barrier(processes), context.Queue()
@@ -224,3 +228,4 @@ def test_processes_share_the_link_and_the_count(vault):
     assert found.count("link") == 1
     assert found.count("AccessDenied") == MOST_TRIES
     assert found.count("TooManyRequests") == 5 * processes - MOST_TRIES
+    counted("races")

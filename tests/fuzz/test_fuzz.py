@@ -22,6 +22,7 @@ from cornerwave.errors import CornerwaveError
 from cornerwave.miner import Copy
 from cornerwave.outputs import read_metadata
 from cornerwave.spec import CopyMetadata
+from tests.conftest import Counted
 from tests.fuzz import batches
 from tests.fuzz.attempts import CLEAN, COMPILED, KINDS, Answer, Tried, fault_of, run
 from tests.fuzz.mutants import odd_fields
@@ -39,27 +40,30 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def report(kind: str, tried: Sequence[Tried]) -> None:
+def report(kind: str, tried: Sequence[Tried], counted: Counted) -> None:
     codes = dict(sorted(Counter(each.code for each in tried).items()))
     print(f"{kind}: {len(tried):,} inputs, by exit code {codes}", file=sys.__stderr__)
     failed = [f"{each.what}\n{each.fault}" for each in tried if each.fault]
     assert not failed, f"{len(failed)} of {len(tried)}:\n" + "\n\n".join(failed[:10])
+    counted("inputs", len(tried))
 
 
-def test_files_in_text_and_arguments(world: Path, tmp_path: Path) -> None:
+def test_files_in_text_and_arguments(world: Path, tmp_path: Path, counted: Counted) -> None:
     for kind in KINDS:
         if kind not in COMPILED:
-            report(kind, batches.here(world, tmp_path / "world", kind, range(FEW)))
+            report(kind, batches.here(world, tmp_path / "world", kind, range(FEW)), counted)
 
 
-def test_files_that_could_crash_the_interpreter(world: Path) -> None:
+def test_files_that_could_crash_the_interpreter(world: Path, counted: Counted) -> None:
     """One process for all kinds: loading it takes longer than its attempts."""
     tried = batches.in_children(world, COMPILED, range(FEW_COMPILED))
-    report(", ".join(COMPILED), tried)
+    report(", ".join(COMPILED), tried, counted)
 
 
 @pytest.mark.filterwarnings("ignore::cornerwave.errors.BiasWarning")
-def test_every_field_of_the_metadata_with_values_of_every_type(world: Path) -> None:
+def test_every_field_of_the_metadata_with_values_of_every_type(
+    world: Path, counted: Counted
+) -> None:
     """It is usable or refused in words, whoever reads it, before anything is computed with it."""
     frame, told = papq.read_table(world / "ann0.3.parquet"), read_metadata(world / "ann0.3.parquet")
     assert told is not None
@@ -72,6 +76,7 @@ def test_every_field_of_the_metadata_with_values_of_every_type(world: Path) -> N
         except Exception as error:
             pytest.fail(f"{what}: {error!r}")
     assert refused > 2000
+    counted("inputs", refused)
 
 
 @pytest.mark.slow
@@ -98,9 +103,9 @@ def test_every_field_that_is_accepted_can_be_worked_with(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
-def test_many(world: Path, kind: str) -> None:
+def test_many(world: Path, kind: str, counted: Counted) -> None:
     first = int(os.environ.get("CORNERWAVE_FUZZ_FIRST", "0"))
-    report(kind, batches.in_children(world, [kind], range(first, first + MANY)))
+    report(kind, batches.in_children(world, [kind], range(first, first + MANY)), counted)
 
 
 @pytest.mark.slow

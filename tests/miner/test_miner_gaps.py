@@ -14,10 +14,10 @@ from cornerwave.miner._estimates import column_blocks
 from cornerwave.miner._means import GroupSums, group_means
 from cornerwave.miner._shares import count_labels, two_way
 
-ROWS = 120_000
+ROWS = 80_000
 COMMON = 5
 MIN_COUNT = 8
-"""More rows than a rare value has (0.4 on average), fewer than any pair (30)."""
+"""More rows than a rare value has (0.4 on average), fewer than any pair (20)."""
 
 # registering says which columns show what is missing
 pytestmark = pytest.mark.filterwarnings("ignore::cornerwave.errors.CornerwaveWarning")

@@ -73,3 +73,26 @@ def test_a_copy_without_the_unit_warns(released):
 
 def test_the_unit_is_not_a_column_to_ask_about(released):
     assert "who" not in Copy.open(released["shown"]).columns
+
+
+def test_errors_of_shares_are_those_of_exchanges(tmp_path):
+    """Of 60 categories that have nothing in common, whose shares an exchange moves apart."""
+    rng, persons, many = np.random.default_rng(4), 1000, 60
+    who = np.repeat(np.arange(persons), 2)
+    of = {f"c{n}": rng.choice(["a", "b"], persons)[who] for n in range(many)}
+    table = pa.table({"who": who, **of}).take(rng.permutation(len(who)))
+    dataset = Vault.create(tmp_path / "v").register("t", table, unit="who")
+    # by row, which is quick: of two rows that are the same, errors are sqrt(2) as large
+    copy = Copy.open(dataset.release(to="a", privacy=0.8).write(tmp_path / "a.parquet"))
+    copy = replace(copy, unit=None)
+
+    def squares(copy):
+        each = {name: copy.frequencies(name, of="table")["a"] for name in of}
+        true = {name: np.mean(of[name] == "a") for name in of}
+        return np.mean([((e.value - true[n]) / e.standard_error) ** 2 / 2 for n, e in each.items()])
+
+    # 60 squares of normal numbers: five standard errors
+    assert squares(copy) == pytest.approx(1, abs=5 * np.sqrt(2 / many))
+    # negative control: as if each person's were drawn from the table
+    drawn = {n: replace(c, is_exchanged=False) for n, c in copy.columns.items()}
+    assert squares(replace(copy, columns=drawn)) < 0.5

@@ -11,8 +11,10 @@ from cornerwave.noise import (
     coefficients,
     lattice_index,
     lattice_path,
+    level_nearby,
     position_ids,
 )
+from cornerwave.privacy import Hidden
 from tests import twins
 from tests.scores import worst_covariance_score
 
@@ -20,6 +22,30 @@ from tests.scores import worst_covariance_score
 def streams(*thousandths):
     """How many white streams must be read for these levels."""
     return len(ancestors(lattice_path(), [lattice_index(LATTICE[k - 1]) for k in thousandths]))
+
+
+def test_a_level_of_little_more_noise_is_read_through_no_more_levels():
+    """The cheapest of all within half a per cent; controls: it moves, and is not further away."""
+    path = lattice_path()
+    reads = [len(ancestors(path, [lattice_index(noise)])) for noise in LATTICE]
+    chosen = [level_nearby(k) for k in range(1, 1000)]
+    for k, other in enumerate(chosen, start=1):
+        allowed = [j for j in range(k, 1000) if LATTICE[j - 1] <= 1.005 * LATTICE[k - 1]]
+        assert other in allowed
+        assert reads[other - 1] == min(reads[j - 1] for j in allowed)
+    assert chosen == sorted(chosen)  # no privacy takes less noise than a smaller one
+    assert sum(k != other for k, other in enumerate(chosen, start=1)) == 178
+
+
+def test_only_a_level_that_is_not_of_its_own_privacy_gives_way():
+    """Who asks for 0.499 of a table where that takes its own level gets just that."""
+    needed = [*range(1, 1000)]
+    assert Hidden({}, tuple(needed), {}).level_of(499) == Level(LATTICE[498])
+    raised = Hidden({}, tuple(min(k + 9, 999) for k in needed), {})
+    assert raised.level_of(490) == Level(LATTICE[499])
+    assert raised.level_of(890) == Level(LATTICE[898])
+    assert raised.promised(Level(LATTICE[499])) == 0.491
+    assert Hidden({}, (0,) * 999, {}).level_of(499) is None
 
 
 def test_every_level_is_entered_once_tenths_first():

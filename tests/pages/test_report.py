@@ -273,7 +273,7 @@ def test_categories_say_how_many_cells_hold_their_value(
 def test_what_biases_is_noted(pages: tuple[str, str]) -> None:
     for page in pages:
         assert "missing values were filled in" in page
-        assert "not shown (constant, kept, key or unit columns): id, secretly" in page
+        assert "not shown (constant, kept, derived, key or unit columns): id, secretly" in page
 
 
 def test_coalitions_gain_nothing_and_independent_noise_would(original: Original) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cornerwave.ledger import now
+from cornerwave.ledger import Terms, now
 
 DELTA = "/delta-sharing/shares/cornerwave"
 TABLE = f"{DELTA}/schemas/copies/tables/wages"
@@ -138,6 +138,18 @@ def test_a_signed_address_opens_without_a_header_until_its_grant_ends(served):
         assert nobody.get(address[:-3] + "abc").status_code == 401
         served.sharing.revoke("wages", "ann")
         assert nobody.get(address).status_code == 401
+
+
+def test_the_end_of_a_recipient_is_checked_with_every_request(served):
+    """Their grant and their token have no end yet."""
+    address = query(served, "ann")
+    end = served.sharing.clock() + timedelta(minutes=5)
+    served.sharing.change("ann", Terms.of(until=end))
+    with served.client() as nobody, served.client("ann") as ann:
+        for minutes, status in ((0, 200), (6, 401), (0, 200)):
+            served.clock.ahead = timedelta(minutes=minutes)
+            assert nobody.get(address).status_code == status
+            assert ann.get("/v1/datasets").status_code == status
 
 
 def test_a_signed_address_ends_with_its_time_and_with_its_token(served):

@@ -102,7 +102,7 @@ SEAMS = [
 
 @pytest.mark.parametrize(("where", "when", "held"), SEAMS)
 def test_a_killed_service_leaves_nothing_wrong_and_the_next_one_goes_on(
-    owned, tmp_path, where, when, held
+    owned, tmp_path, where, when, held, counted
 ):
     vault, carried = owned
     command = [sys.executable, "-c", DRIVER, str(vault.path), where, when]
@@ -118,10 +118,11 @@ def test_a_killed_service_leaves_nothing_wrong_and_the_next_one_goes_on(
     assert got.content == release.write(tmp_path / f"direct.{format_}").read_bytes()
     left = [path for path in (vault.path / "cache").rglob("*") if path.is_file()]
     assert {path.suffix for path in left} == {".parquet", ".lock"}
+    counted("kills")
 
 
 @pytest.mark.slow
-def test_postgresql_is_killed_during_grants(tmp_path):
+def test_postgresql_is_killed_during_grants(tmp_path, counted):
     """What was acknowledged is there; what was not is there whole, or not at all."""
     with postgresql.server() as database:
         place = database.place(more="&options=-csynchronous_commit%3Don")
@@ -148,6 +149,7 @@ def test_postgresql_is_killed_during_grants(tmp_path):
         assert acknowledged <= {each.recipient for each in live}
         assert len(live) - len(acknowledged) in (0, 1)  # nobody has two, at most one is unsaid
         vault.check_since(vault.heads())
+    counted("kills")
 
 
 def _grant_for_ever(sharing, names, done):

@@ -54,9 +54,28 @@ def test_gaps_as_nan_or_as_nothing_are_the_same_dataset(tmp_path):
     assert vault.register("t", null, categorical=["sex"]).is_same(one)
 
 
+def test_grades_with_fractions_are_one_category_however_batches_hold_them(tmp_path, monkeypatch):
+    rng = np.random.default_rng(2)
+    grade = np.sort(rng.choice([0.0, 0.5, 1.0, np.nan], 3000, p=[0.5, 0.2, 0.2, 0.1]))
+    table = pa.table({"edema": grade, "height": rng.normal(170, 9, 3000)})
+    papq.write_table(table, tmp_path / "t.parquet", row_group_size=500)  # some of whole ones alone
+    assert inspect(open_source(tmp_path / "t.parquet")).columns[0].do == "category"
+    vault = Vault.create(tmp_path / "v")
+    choices = {"categorical": ["edema"], "keep_order": True, "hide_missing": ["edema"]}
+    one = vault.register("t", table, **choices)
+    monkeypatch.setattr("cornerwave.sizes.GROUP_CELLS", 1024)
+    assert vault.register("t", tmp_path / "t.parquet", **choices).is_same(one)
+    path = one.release(to="r", privacy=0.3).write(tmp_path / "c.parquet")
+    copy = papq.read_table(path).column("edema")
+    assert copy.type == pa.float64()
+    assert set(copy.unique().to_pylist()) == {0.0, 0.5, 1.0, None}
+    assert audit(table, [path]).sound
+
+
 @pytest.mark.parametrize("value", [1.5, np.inf, 1e300])
 def test_fractions_are_refused_without_showing_one(tmp_path, value):
-    table = pa.table({"code": [1.0, 2.0, value] * 40, "height": np.arange(120.0) % 7})
+    others = np.arange(40) + (value if value == 1.5 else 0.5)
+    table = pa.table({"code": [1.0, value, *others] * 5, "height": np.arange(210.0) % 7})
     with pytest.raises(ColumnError, match="'code': it holds fractions") as caught:
         Vault.create(tmp_path / "v").register("t", table, categorical=["code"])
     assert str(value) not in str(caught.value)

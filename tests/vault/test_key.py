@@ -14,6 +14,7 @@ from cornerwave.errors import (
     VaultMissing,
     WrongKey,
 )
+from cornerwave.keyed import fingerprint_of, is_signed, public_key_of
 from cornerwave.ledger import Key
 
 SECRET = bytes(range(100, 132))
@@ -172,3 +173,28 @@ class TestEncryption:
         for key, context in [(Key.generate(), b"a"), (Key(SECRET), b"b")]:
             with pytest.raises(LedgerDamaged):
                 key.decrypt(encrypted, context)
+
+
+def test_a_signature_is_checked_by_the_public_half_alone():
+    key = Key(SECRET)
+    public, signed = key.public_key, key.sign(b"what is handed out")
+    assert signed == Key(SECRET).sign(b"what is handed out")  # so that a dossier is reproducible
+    assert is_signed(public, b"what is handed out", signed)
+    assert not is_signed(public, b"what is handed oux", signed)
+    assert not is_signed(public, b"what is handed out", bytes(64))
+    assert not is_signed(Key.generate().public_key, b"what is handed out", signed)
+    assert fingerprint_of(public) != fingerprint_of(Key.generate().public_key)
+
+
+def test_the_public_half_holds_no_secret():
+    key = Key(SECRET)
+    secrets = [SECRET, key.derive("signing")]
+    assert not any(text in key.public_key.decode() for each in secrets for text in spellings(each))
+    # the public key of what others could see is another one
+    assert key.public_key != public_key_of(key.derive("signin"))
+
+
+@pytest.mark.parametrize("what", [b"", b"-----BEGIN PUBLIC KEY-----", bytes(32)])
+def test_what_is_no_public_key_is_refused(what):
+    with pytest.raises(WrongKey, match="not a public key"):
+        is_signed(what, b"", bytes(64))

@@ -166,7 +166,7 @@ def killed(home, tmp_path, name, *, first, every, only="", more=KEEP_FILES):
 
 
 @pytest.mark.parametrize("more", ["", TWO_RENAMES], ids=["exchanged", "two renames"])
-def test_a_folder_that_is_replaced_is_the_old_one_or_the_new(tmp_path, more):
+def test_a_folder_that_is_replaced_is_the_old_one_or_the_new(tmp_path, more, counted):
     """Killed at every step. With two renames, as a control, neither is there in between."""
     begun = tmp_path / "home" / "begun"
     (begun / "copy").mkdir(parents=True)
@@ -184,6 +184,7 @@ def test_a_folder_that_is_replaced_is_the_old_one_or_the_new(tmp_path, more):
     for next_ in runs.values():
         assert content(next_ / "copy") == new
         assert sorted(each.name for each in next_.iterdir()) == ["copy", "where"]
+    counted("kills", len(runs))
 
 
 @pytest.mark.parametrize(
@@ -196,7 +197,9 @@ def test_a_folder_that_is_replaced_is_the_old_one_or_the_new(tmp_path, more):
         pytest.param("copy.duckdb", 1, 3, "", marks=MANY),
     ],
 )
-def test_a_killed_release_leaves_the_old_copy_or_the_new(home, tmp_path, name, first, every, only):
+def test_a_killed_release_leaves_the_old_copy_or_the_new(
+    home, tmp_path, name, first, every, only, counted
+):
     runs = killed(home, tmp_path, name, first=first, every=every, only=only)
     old = content(home / "begun" / name)
     new = content(next(iter(runs.values())) / name)
@@ -213,10 +216,11 @@ def test_a_killed_release_leaves_the_old_copy_or_the_new(home, tmp_path, name, f
         held = {round(each.privacy, 1) for each in shown.again("ann")}
         assert held >= ({0.8, 0.5} if found == new else {0.8}), where
     assert min(seen.values()) > 0, seen
+    counted("kills", len(runs))
 
 
 @MANY
-def test_a_schema_has_all_tables_of_one_copy(home, tmp_path, postgresql_server):
+def test_a_schema_has_all_tables_of_one_copy(home, tmp_path, postgresql_server, counted):
     """Reading it checks that all tables are there, and of one release."""
     server = postgresql_server.fresh()
     runs = killed(home, tmp_path, f"{server}#shared", first=2, every=2, more=KEEP_TABLES)
@@ -234,3 +238,4 @@ def test_a_schema_has_all_tables_of_one_copy(home, tmp_path, postgresql_server):
           WHERE relkind = 'r' AND nspname LIKE 'shared\\_%'"""
         [(hidden, there)] = connection.execute(tables).fetchall()
         assert hidden == 0 < len(runs) * len(copies) <= there
+    counted("kills", len(runs))

@@ -150,7 +150,7 @@ def drive(ledger_place, tmp_path):
     return run
 
 
-def test_sixteen_processes_write_while_one_reads(drive, ledger_place):
+def test_sixteen_processes_write_while_one_reads(drive, ledger_place, counted):
     ledger, _ = drive("race")
     wanted = {(name, level) for name in ["all", *(f"r{n}" for n in range(16))] for level in (1, 2)}
     found = [(h.recipient, h.spec.level.thousandths) for h in ledger.holdings(DATASET)]
@@ -161,14 +161,16 @@ def test_sixteen_processes_write_while_one_reads(drive, ledger_place):
     names = {dataset.name for dataset in ledger.datasets()}
     assert names > {"people", "same"}
     assert len(names) == 3
+    counted("races")
 
 
-def test_kill_at_every_step_leaves_all_of_an_append_or_nothing(drive):
+def test_kill_at_every_step_leaves_all_of_an_append_or_nothing(drive, counted):
     """Killed after the commit it is all there, and so it is where nothing was killed."""
     _, output = drive("kill")
     events, written = map(int, output.split())
     assert events > 10
     assert written == 4
+    counted("kills", events - 1)  # the last one was not killed
 
 
 def test_looking_at_a_ledger_drops_no_lock_of_its_writers(tmp_path):

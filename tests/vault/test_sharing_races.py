@@ -11,7 +11,7 @@ from cornerwave.ledger import Records
 from cornerwave.vault import Vault
 
 
-def test_of_two_names_that_are_easily_confused_one_is_added(vault, monkeypatch):
+def test_of_two_names_that_are_easily_confused_one_is_added(vault, monkeypatch, counted):
     put, errors = Records.put, []
 
     def slow(*args):
@@ -32,6 +32,7 @@ def test_of_two_names_that_are_easily_confused_one_is_added(vault, monkeypatch):
         thread.join()
     assert len(Sharing(vault).recipients()) == 1
     assert ["easily confused" in error for error in errors] == [True]
+    counted("races")
 
 
 WORKS = {
@@ -42,7 +43,9 @@ WORKS = {
 
 
 @pytest.mark.parametrize("work", WORKS)
-def test_nothing_is_given_to_a_recipient_who_is_removed_meanwhile(vault, people, monkeypatch, work):
+def test_nothing_is_given_to_a_recipient_who_is_removed_meanwhile(
+    vault, people, monkeypatch, work, counted
+):
     vault.register("people", people.select(["age", "wage"]), few_rows=True)
     sharing, other = Sharing(vault), Sharing(Vault.open(vault.path))
     sharing.add("ann")
@@ -62,3 +65,4 @@ def test_nothing_is_given_to_a_recipient_who_is_removed_meanwhile(vault, people,
     permissions = [*sharing.grants(recipient="ann"), *sharing.tokens("ann")]
     assert not [each for each in permissions if each.state(now) == LIVE]
     assert not sharing.requests(recipient="ann")
+    counted("races")

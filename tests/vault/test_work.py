@@ -17,6 +17,7 @@ from cornerwave.errors import VaultError
 from cornerwave.ledger import remove_leftovers, work_folder
 from cornerwave.report import report_document
 from cornerwave.vault import Vault
+from tests.conftest import Counted
 
 KILLED = """
 import os, signal, sys
@@ -47,7 +48,7 @@ def folder(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("work", ["report", "batches"])
 @pytest.mark.first(1)
 def test_what_a_killed_process_leaves_is_private_and_removed_by_the_next(
-    folder: Path, work: str
+    folder: Path, work: str, counted: Counted
 ) -> None:
     elsewhere = folder / "tmp"
     elsewhere.mkdir()
@@ -63,6 +64,7 @@ def test_what_a_killed_process_leaves_is_private_and_removed_by_the_next(
     assert stat.S_IMODE(left.parent.stat().st_mode) == 0o700
     Vault.open(folder / "v")
     assert not left.exists()
+    counted("kills")
 
 
 def test_the_folder_of_a_living_process_stays(tmp_path: Path) -> None:

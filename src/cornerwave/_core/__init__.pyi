@@ -76,6 +76,9 @@ def shape_curves(
     out: Floats,
 ) -> None: ...
 def put_on_grid(x: Floats, noise: Floats, grid: Floats, out: Floats, start: int) -> None: ...
+def apply_exchanges(
+    who: Ints, others: Ints, copies: Flags, ends: Ints, shown: Ints, changes: Codes
+) -> None: ...
 
 # --- refresh.cpp ----------------------------------------------------------------------------------
 # out: (levels, all rows); rows, times, staying, since: of some rows

@@ -135,11 +135,45 @@ static void put_on_grid(const Matrix<const double> &x, const Matrix<const double
   }
 }
 
+// What persons show at some levels, each with the exchanges before it: persons `who` copy, or swap
+// for, what `others` show (spine/exchanges.py).
+static void apply_exchanges(const Vector<const i64> &who, const Vector<const i64> &others,
+                            const Vector<const bool> &copies, const Vector<const i64> &ends,
+                            const Matrix<i64> &shown, const Matrix<i32> &changes) {
+  const Rows<i64> shows(shown);
+  const Rows<i32> changed(changes);
+  const i64 count = size_of(who), levels = size_of(ends), persons = shows.size;
+  require(size_of(others) == count && size_of(copies) == count, "an exchange has two persons");
+  require(shows.count == levels && changed.count == levels && changed.size == persons,
+          "there is what persons show at each level");
+  require_places(who, persons);
+  require_places(others, persons);
+  i64 event = 0;
+  for (i64 level = 0; level < levels; level++) {
+    i64 *now = shows[level];
+    i32 *often = changed[level];
+    for (i64 person = 0; person < persons; person++) {
+      now[person] = level ? shows(level - 1, person) : person;
+      often[person] = level ? changed(level - 1, person) : 0;
+    }
+    const i64 end = ends.data()[level];
+    require(event <= end && end <= count, "levels have ever more exchanges");
+    for (; event < end; event++) {
+      const i64 u = who.data()[event], w = others.data()[event];
+      const i64 own = now[u];
+      now[u] = now[w], often[u]++;
+      if (!copies.data()[event]) now[w] = own, often[w]++;
+    }
+  }
+}
+
 void bind_persons(nb::module_ &module) {
   bind(module, "shape_persons", shape_persons, "shared", "of_row", "factor", "white", "out");
   bind(module, "shape_curves", shape_curves, "person", "row", "paths", "of_row", "below", "weight",
        "white", "out");
   bind(module, "put_on_grid", put_on_grid, "x", "noise", "grid", "out", "start");
+  bind(module, "apply_exchanges", apply_exchanges, "who", "others", "copies", "ends", "shown",
+       "changes");
 }
 
 } // namespace cornerwave

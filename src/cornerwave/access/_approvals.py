@@ -5,11 +5,11 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from cornerwave.access._grants import APPROVED, DECLINED, LIVE, Foreseen, Grant, foreseen, written
+from cornerwave.access._grants import APPROVED, DECLINED, LIVE, Foreseen, Grant, foreseen
 from cornerwave.access._owners import APPROVER, OWNER, check_may, signed
 from cornerwave.access._permitted import open_request, put_grant
 from cornerwave.errors import AccessDenied, LevelError, NoSuchDataset, VaultError
-from cornerwave.ledger import Record, Records, now
+from cornerwave.ledger import Record, Records, now, written
 from cornerwave.levels import Level
 from cornerwave.vault import (
     USED,

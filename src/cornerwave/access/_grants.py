@@ -7,10 +7,9 @@ import re
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 
-from cornerwave.errors import VaultError
-from cornerwave.ledger import Record
+from cornerwave.ledger import NO_TERMS, Record, Terms, time_of
 from cornerwave.levels import Level
 from cornerwave.spec import CopySpec
 from cornerwave.vault import Dataset, Release
@@ -25,15 +24,41 @@ LIVE, EXPIRED, ENDED = "live", "expired", "ended"
 
 
 @dataclass(frozen=True)
+class Recipient:
+    """Somebody who may be granted copies: on some terms, which end all that they may fetch."""
+
+    name: str
+    at: str
+    note: str = ""
+    terms: Terms = NO_TERMS
+    removed: str | None = None
+
+    @classmethod
+    def of(cls, record: Record) -> "Recipient":
+        """Read a recipient as it is kept."""
+        kept = record.content
+        return cls(record.id, record.at, kept["note"], Terms.of_json(kept), kept["removed"])
+
+    def record(self) -> Record:
+        """Return it as it is kept."""
+        content = {"note": self.note, **self.terms.to_json(), "removed": self.removed}
+        return Record("recipient", self.name, "", self.at, content)
+
+    def state(self, at: datetime) -> str:
+        """Return LIVE if they may have anything at this time, else ENDED or EXPIRED."""
+        return state_of(self.removed, self.terms.until, at)
+
+
+@dataclass(frozen=True)
 class Grant:
-    """Permission for a recipient to fetch a dataset at a level, until a time if one is given."""
+    """Permission for a recipient to fetch a dataset at a level, on some terms."""
 
     id: str
     dataset: str
     recipient: str
     spec: CopySpec
     at: str
-    until: str | None = None
+    terms: Terms = NO_TERMS
     revoked: str | None = None
 
     @classmethod
@@ -46,7 +71,7 @@ class Grant:
             recipient=record.of,
             spec=CopySpec.of_json(kept),
             at=record.at,
-            until=kept["until"],
+            terms=Terms.of_json(kept),
             revoked=kept["revoked"],
         )
 
@@ -55,7 +80,7 @@ class Grant:
         content = {
             "dataset": self.dataset,
             **self.spec.to_json(),
-            "until": self.until,
+            **self.terms.to_json(),
             "revoked": self.revoked,
         }
         return Record("grant", self.id, self.recipient, self.at, content)
@@ -65,13 +90,13 @@ class Grant:
         return state_of(self.revoked, self.until, at)
 
     @property
-    def ends(self) -> datetime | None:
+    def until(self) -> str | None:
         """The time when it ends, if there is one."""
-        return None if self.until is None else time_of(self.until)
+        return self.terms.until
 
     def release_of(self, dataset: Dataset) -> Release:
         """Return the copy that it permits, held by nobody yet."""
-        return dataset.granted(self.recipient, self.spec)
+        return dataset.granted(self.recipient, self.spec, self.terms)
 
 
 def state_of(revoked: str | None, until: str | None, at: datetime) -> str:
@@ -79,22 +104,6 @@ def state_of(revoked: str | None, until: str | None, at: datetime) -> str:
     if revoked is not None:
         return ENDED
     return LIVE if until is None or at < time_of(until) else EXPIRED
-
-
-def written(at: datetime) -> str:
-    """Return a time as it is kept."""
-    return at.astimezone(UTC).isoformat(timespec="milliseconds")
-
-
-def time_of(text: str | datetime) -> datetime:
-    """Return a time; a date alone is its beginning in UTC. Raises VaultError."""
-    try:
-        at = text if isinstance(text, datetime) else datetime.fromisoformat(text)
-    except ValueError:
-        raise VaultError(
-            f"{text!r} is not a valid date; write 2027-01-31 or 2027-01-31T12:00"
-        ) from None
-    return at if at.tzinfo else at.replace(tzinfo=UTC)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -188,7 +197,6 @@ def profile_text(url: str, token: str, expires: str) -> str:
 
 
 OPEN, APPROVED, DECLINED = "open", "approved", "declined"
-MOST_WORDS = 500
 MOST_OPEN = 20
 """Requests of one recipient that may wait for an answer."""
 
@@ -277,11 +285,3 @@ def foreseen(datasets: Sequence[Dataset], recipient: str, level: Level) -> Itera
             before.append(dataset.privacy_of(min(known)) if known else 1.0)
             after.append(dataset.privacy_of(min([*known, level])))
         yield Foreseen(members, min(before), min(after))
-
-
-def short(text: str) -> str:
-    """Return text that fits into a line of a list. Raises VaultError."""
-    plain = "".join(c if c.isprintable() else " " for c in text).strip()
-    if len(plain) > MOST_WORDS:
-        raise VaultError(f"at most {MOST_WORDS} characters")
-    return plain

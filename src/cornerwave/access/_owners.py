@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from urllib.parse import urlencode
 
-from cornerwave.access._grants import RESERVED, time_of, written
+from cornerwave.access._grants import RESERVED
 from cornerwave.errors import AccessDenied, VaultError, nearest
-from cornerwave.ledger import Record, Records, check_name, now
+from cornerwave.ledger import Record, Records, check_name, now, time_of, written
 from cornerwave.vault import Vault
 
 OWNER, APPROVER, VIEWER = "owner", "approver", "viewer"

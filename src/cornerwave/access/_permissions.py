@@ -22,16 +22,14 @@ from cornerwave.access._grants import (
     SECRET_BYTES,
     Foreseen,
     Grant,
+    Recipient,
     Request,
     Token,
     Waiting,
     foreseen,
     mac_of,
-    short,
-    time_of,
     token_parts,
     token_text,
-    written,
 )
 from cornerwave.access._owners import APPROVER, OWNER, PERSON, check_may
 from cornerwave.access._permitted import (
@@ -53,7 +51,16 @@ from cornerwave.errors import (
     TooManyRequests,
     VaultError,
 )
-from cornerwave.ledger import Access, Record, Records, check_name, now
+from cornerwave.ledger import (
+    Access,
+    Record,
+    Records,
+    Terms,
+    check_name,
+    now,
+    short,
+    written,
+)
 from cornerwave.levels import LINEAR, Level, Privacy, asked_for
 from cornerwave.spec import CopySpec
 from cornerwave.vault import (
@@ -87,13 +94,26 @@ class Sharing:
 
     # --- recipients ---------------------------------------------------------------------
 
-    def add(self, name: str, *, note: str = "") -> None:
-        """Add a recipient. Raises VaultError if the name is taken or easily confused."""
+    def add(
+        self,
+        name: str,
+        *,
+        note: str = "",
+        purpose: str = "",
+        contract: str = "",
+        until: str | datetime | None = None,
+    ) -> None:
+        """Add a recipient: what for, by which contract, and until when they may have anything.
+
+        Raises VaultError if the name is taken or easily confused.
+        """
         check_name(name, what="a recipient's name")
         if name.casefold() in RESERVED:
             raise VaultError(f"{name!r} is a reserved name; choose another one")
-        made = Record("recipient", name, "", written(self.clock()), {"note": note, "removed": None})
-        with self._doing(f"added the recipient {name}") as records:
+        terms = Terms.of(purpose=purpose, contract=contract, until=until)
+        terms.check_ahead(self.clock(), "what a recipient may have")
+        made = Recipient(name, written(self.clock()), note, terms).record()
+        with self._doing(f"added the recipient {name}{_noted(terms)}") as records:
             if any(each.id.casefold() == name.casefold() for each in records.find(PERSON)):
                 raise VaultError(f"{name!r} is the name of an owner; choose another one")
             known = {each.id.casefold(): each for each in records.find("recipient")}
@@ -103,6 +123,25 @@ class Sharing:
                 if there.id != name:
                     raise VaultError(f"{name!r} is easily confused with {there.id!r}")
             records.put(made)
+
+    def change(self, name: str, terms: Terms, *, note: str | None = None) -> None:
+        """Give a recipient other terms, and another note if there is one. Raises NoSuchRecipient.
+
+        An end that has passed ends at once what they may fetch.
+        """
+        with self._doing(f"changed the recipient {name}{_noted(terms)}") as records:
+            check_recipient(records, name)
+            [kept] = records.find("recipient", id=name)
+            known = Recipient.of(kept)
+            changed = replace(known, terms=terms, note=known.note if note is None else note)
+            records.put(changed.record())
+
+    def recipient(self, name: str) -> Recipient:
+        """Return a recipient with the terms they have, also one who was removed."""
+        known = self._records.find("recipient", id=name)
+        if not known:
+            check_recipient(self._records, name)
+        return Recipient.of(known[0])
 
     def recipients(self) -> list[str]:
         """Return the names of all recipients."""
@@ -134,6 +173,8 @@ class Sharing:
         *,
         privacy: float | None = None,
         noise: float | None = None,
+        purpose: str = "",
+        contract: str = "",
         until: str | datetime | None = None,
         round: Iterable[str] = (),
         clip: Mapping[str, tuple[Any, Any]] | None = None,
@@ -141,6 +182,7 @@ class Sharing:
     ) -> Grant:
         """Permit a recipient a dataset at exactly one of `privacy` and `noise`.
 
+        `purpose` and `contract` state why, `until` ends it; the ledger states them with each copy.
         With `against` "bayes" the level of a privacy is chosen as by `Dataset.release`.
 
         It replaces what they were granted of this dataset before. ANYBODY makes a public level.
@@ -150,7 +192,8 @@ class Sharing:
         finish = Finish(frozenset(names_of(round)), clip or {})
         asked = asked_for(privacy=privacy, noise=noise, against=against)
         known = self.vault.dataset(dataset)
-        made = self._new_grant(known, recipient, asked, until)
+        terms = Terms.of(purpose=purpose, contract=contract, until=until)
+        made = self._new_grant(known, recipient, asked, terms)
         finish.check(known.frozen.schema)
         made = replace(made, spec=replace(made.spec, finish=finish.counted(known.frozen.schema)))
         [put] = self._put_grants([made], [known], "grant", _terms(dataset, made, [known]))
@@ -163,6 +206,8 @@ class Sharing:
         *,
         privacy: float | None = None,
         noise: float | None = None,
+        purpose: str = "",
+        contract: str = "",
         until: str | datetime | None = None,
         against: str = LINEAR,
     ) -> list[Grant]:
@@ -170,7 +215,8 @@ class Sharing:
         linked = self.vault.linked(name)
         level = linked.level_of(asked_for(privacy=privacy, noise=noise, against=against))
         tables = list(linked.tables.values())
-        made = [self._new_grant(each, recipient, level, until) for each in tables]
+        terms = Terms.of(purpose=purpose, contract=contract, until=until)
+        made = [self._new_grant(each, recipient, level, terms) for each in tables]
         return self._put_grants(made, tables, "grant", _terms(name, made[0], tables))
 
     def _put_grants(
@@ -210,15 +256,13 @@ class Sharing:
         raise needed(waits)
 
     def _new_grant(
-        self, known: Dataset, recipient: str, asked: Level | Privacy, until: str | datetime | None
+        self, known: Dataset, recipient: str, asked: Level | Privacy, terms: Terms
     ) -> Grant:
         """Return a grant that is not written yet. Raises NoSuchRecipient, LevelError."""
         if recipient not in (ANYBODY, ANYBODY_KNOWN):
             check_recipient(self._records, recipient)
-        ends = None if until is None else written(time_of(until))
-        if ends is not None and time_of(ends) <= self.clock():
-            raise LevelError("a grant must end in the future; this time has passed")
-        return Grant(new_id(), known.id, recipient, CopySpec(known.level_of(asked)), "", ends)
+        terms.check_ahead(self.clock(), "a grant")
+        return Grant(new_id(), known.id, recipient, CopySpec(known.level_of(asked)), "", terms)
 
     def revoke(self, dataset: str, recipient: str) -> None:
         """End what a recipient may fetch of a dataset, or of all linked tables of a name, at once.
@@ -244,8 +288,9 @@ class Sharing:
         `recipient` is None for those without a token, who may have what is public. What is
         granted to anybody is held by those who fetch it.
         """
-        names = [ANYBODY] if recipient is None else [recipient, ANYBODY_KNOWN, ANYBODY]
         at = self.clock()
+        known = recipient is not None and self._may_fetch(recipient, at)
+        names = [recipient, ANYBODY_KNOWN, ANYBODY] if recipient and known else [ANYBODY]
         granted = map(Grant.of, self._records.find("grant", of=names))
         live = [each for each in granted if each.state(at) == LIVE]
         best: dict[str, Grant] = {}
@@ -261,9 +306,14 @@ class Sharing:
         if not grants or (token and not tokens):
             return None
         states = {each.state(at) for each in grants} | {each.state(at) for each in tokens}
-        if states != {LIVE}:
+        if states != {LIVE} or not self._may_fetch(recipient, at):
             return None
         return replace(grants[0], recipient=recipient)
+
+    def _may_fetch(self, recipient: str, at: datetime) -> bool:
+        """Whether what a recipient may have has not ended for all datasets."""
+        known = self._records.find("recipient", id=recipient)
+        return not known or not Recipient.of(known[0]).terms.has_ended(at)
 
     # --- tokens ---------------------------------------------------------------------------
 
@@ -312,7 +362,8 @@ class Sharing:
         known = self._records.find("token", id=id) if id else []
         mac = known[0].content["mac"] if known else "-"
         fits = hmac.compare_digest(mac, mac_of(self._secret, id, secret))
-        if not known or not fits or Token.of(known[0]).state(self.clock()) != LIVE:
+        is_live = known and Token.of(known[0]).state(self.clock()) == LIVE
+        if not fits or not is_live or not self._may_fetch(known[0].of, self.clock()):
             raise AccessDenied("this token is unknown, has expired or was revoked")
         if known[0].of in RESERVED:  # earlier versions had tokens of the owner, who fetches nothing
             raise AccessDenied("this token is unknown, has expired or was revoked")
@@ -361,6 +412,7 @@ class Sharing:
         request: str,
         *,
         privacy: float | None = None,
+        contract: str = "",
         until: str | datetime | None = None,
         decline: bool = False,
         words: str = "",
@@ -368,8 +420,8 @@ class Sharing:
         """Approve an open request, at another privacy if one is given, or decline it.
 
         `request` is its id. Rounding, clipping and the end of what the recipient was granted
-        before stay, unless there is another end. Raises VaultError if it was answered already,
-        ApprovalNeeded if the grant waits for a second person.
+        before stay, unless there is another end; its purpose is what they asked for. Raises
+        VaultError if it was answered already, ApprovalNeeded if it waits for a second person.
         """
         asked = self.open_request(request)
         done = replace(asked, state=DECLINED if decline else APPROVED, answer=short(words))
@@ -379,22 +431,21 @@ class Sharing:
                 open_request(records, request)  # someone else may have answered meanwhile
                 records.put(done.record())
             return done
-        datasets, grants = self.requested(asked), self._approval(asked, privacy, until)
+        terms_asked = Terms.of(purpose=asked.reason, contract=contract, until=until)
+        datasets, grants = self.requested(asked), self._approval(asked, privacy, terms_asked)
         terms = f"{about} at privacy {asked.privacy if privacy is None else privacy:g}"
         self._put_grants(grants, datasets, "approve", terms, answer=done)
         return done
 
-    def _approval(
-        self, asked: Request, privacy: float | None, until: str | datetime | None
-    ) -> list[Grant]:
+    def _approval(self, asked: Request, privacy: float | None, terms: Terms) -> list[Grant]:
         level = self._level_asked(asked, privacy)
         made = []
         for each in self.requested(asked):
-            grant = self._new_grant(each, asked.recipient, level, until)
+            grant = self._new_grant(each, asked.recipient, level, terms)
             for old in self.grants(dataset=each.id, recipient=asked.recipient):
                 if old.state(self.clock()) == LIVE:
                     spec = replace(grant.spec, finish=old.spec.finish)
-                    grant = replace(grant, spec=spec, until=grant.until or old.until)
+                    grant = replace(grant, spec=spec, terms=grant.terms.beside(old.terms))
             made.append(grant)
         return made
 
@@ -472,5 +523,9 @@ class Sharing:
 def _terms(name: str, made: Grant, datasets: Iterable[Dataset]) -> str:
     """Return what a grant permits of some datasets, in words."""
     hides = min(each.privacy_of(made.spec.level) for each in datasets)
-    until = "" if made.until is None else f", until {made.until}"
-    return f"{name} to {made.recipient} at privacy {hides:g}{until}"
+    return f"{name} to {made.recipient} at privacy {hides:g}{_noted(made.terms)}"
+
+
+def _noted(terms: Terms) -> str:
+    """Return terms in words, to be added to what an owner did."""
+    return f", {terms.in_words}" if terms else ""

@@ -159,6 +159,11 @@ class Aligned:
         return BlockReading(self.columns, lowest, types, tuple(spreads), relative)
 
     @cached_property
+    def totals(self) -> dict[str, tuple[str, ...]]:
+        """The columns that copies state to be the sum of others, and of which."""
+        return self.stated.totals(self.source.schema.names)
+
+    @cached_property
     def relative(self) -> Relative:
         """The numbers that are compared as their distances from others, as copies state."""
         return self.stated.relative([*self.columns, *self.apart])
@@ -337,7 +342,8 @@ class _Kinds:
         everywhere = set.intersection(*held)
         shared = [n for n in tables[0].schema.names if n in everywhere and n not in names]
         hidden = [n for n in shared if any(about.pseudonym for about in stated.each(n))]
-        derived = stated.derived(shared)
+        totals = stated.totals(shared)
+        derived = stated.derived(shared) | {n: " + ".join(of) for n, of in totals.items()}
         comparable = [name for name in shared if name not in {*hidden, *derived}]
         categories = stated.categories(comparable, tables)
         refreshed = {name for group in categories for name in group}

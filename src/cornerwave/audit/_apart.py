@@ -29,7 +29,15 @@ from cornerwave.audit._chance import Check, Family, Ranks, sure_limit, z_limit
 from cornerwave.audit._row_checks import normal_fit
 from cornerwave.audit._rows import Kept, room_for, within
 from cornerwave.audit._sums import means
-from cornerwave.columns import SAMPLE, Scale, knot_scores, rank_scale, share_ends, share_means
+from cornerwave.columns import (
+    SAMPLE,
+    Scale,
+    knot_scores,
+    rank_scale,
+    share_ends,
+    share_means,
+    to_values,
+)
 from cornerwave.errors import ColumnError
 from cornerwave.passes import Adding, Bounded
 
@@ -144,7 +152,7 @@ class ApartEvidence:
                 if not size > 0 or not len(rows):
                     continue
                 X, shown = scaled[0, n, rows], kept[1 + i, n]
-                low, high = self._interval(i, name, shown)
+                low, high = self._interval(i, name, shown, self._released(i, n))
                 # F at both ends of the interval
                 least, most = (self._below(end[rows], X, name, size) for end in (low, high))
                 yield Noise((i,), name, X, within(least, most, random))
@@ -174,9 +182,17 @@ class ApartEvidence:
             below[tied] += normal_shares((ends[tied] - T) / size) / RANKS_TRIED
         return below
 
-    def _interval(self, i: int, name: str, shown: Floats) -> tuple[Floats, Floats]:
+    def _released(self, i: int, n: int) -> Floats:
+        """Return a column of a copy as it has it: a distance with its base."""
+        names = self.aligned.columns
+        cells = dict(zip(names, self.kept.cells[1 + i], strict=True))
+        return to_values(cells, self.aligned.relative)[names[n]]
+
+    def _interval(
+        self, i: int, name: str, shown: Floats, released: Floats
+    ) -> tuple[Floats, Floats]:
         """Return where values lay as the noise left them, on the column's scale: before they were
-        drawn together, rounded and clipped.
+        drawn together, rounded and clipped. `shown` is a distance where another is `released`.
         """
         about = self.aligned.stated.column(i, name)
         half = float(about.rounded or 0.0) / 2
@@ -190,11 +206,13 @@ class ApartEvidence:
             low = np.where(ended, -np.inf, low)
         if about.spread is not None:
             low, high = (about.spread.undone(end) for end in (low, high))
-        # the ends of 64-bit numbers are not doubles
+        # the ends of 64-bit numbers are not doubles; one that is cut off at its base is at an end
         if least is not None:
-            low = np.where(shown <= least + AT_BOUND * abs(least), -np.inf, low)
+            ended = released <= least + half + AT_BOUND * abs(least)
+            low = np.where(ended & ((shown <= 0) | (released is shown)), -np.inf, low)
         if most is not None:
-            high = np.where(shown >= most - AT_BOUND * abs(most), np.inf, high)
+            ended = released >= most - half - AT_BOUND * abs(most)
+            high = np.where(ended & ((shown >= 0) | (released is shown)), np.inf, high)
         return low, high
 
 

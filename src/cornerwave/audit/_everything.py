@@ -22,7 +22,7 @@ from cornerwave.audit._guesses import CategoriesRead
 from cornerwave.audit._numbers import NumbersRead
 from cornerwave.audit._whole import MOST_WHOLE_ROWS, ShownCategories, ShownNumbers, WholeEvidence
 from cornerwave.choices import CATEGORY, KEEP_ORDER, PERTURBED, SHUFFLE
-from cornerwave.columns import is_number, one_chunk, to_floats, to_values, unit_of
+from cornerwave.columns import is_number, one_chunk, to_floats, to_values, total_of, unit_of
 
 # --------------------------------------------------------------------------------------------------
 # Rows that are close to each other in a column without noise, where a table is too long for all.
@@ -218,9 +218,9 @@ def _numbers(
 def _sums(
     aligned: Aligned, numbers: NumbersRead | None, lone: ApartEvidence | None
 ) -> ShownNumbers | None:
-    """Return the columns that are relative to others as tables show them, b + d, if there are any.
+    """Return the columns that are sums as tables show them, if there are any: b + d, and totals.
 
-    A copy has to hide them too, and not their distances alone.
+    A copy has to hide them too, and not their distances or parts alone.
     """
     kept = [numbers.first.kept] if numbers is not None else []
     names = [aligned.columns] if numbers is not None else []
@@ -234,6 +234,11 @@ def _sums(
     }
     shown = to_values(cells, aligned.relative)
     sums = {n: shown[n] for n, base in aligned.relative.items() if {n, base} <= cells.keys()}
+    sums |= {
+        n: total_of([shown[part] for part in parts])
+        for n, parts in aligned.totals.items()
+        if {*parts} <= {n for n in shown if n in sums or n not in aligned.relative}
+    }
     if not sums:
         return None
     values = np.stack(list(sums.values()), axis=1)

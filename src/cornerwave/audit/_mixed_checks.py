@@ -27,7 +27,7 @@ from cornerwave.audit._chance import Check, Family, bernstein, chi_square_score,
 from cornerwave.audit._guesses import ABSENT, CategoryCodes
 from cornerwave.audit._numbers import NumberEvidence
 from cornerwave.choices import DERIVED
-from cornerwave.columns import OTHER, one_chunk, to_floats
+from cornerwave.columns import OTHER, Summed, one_chunk, sum_step, to_floats
 from cornerwave.sources import Source
 
 NOISE_BINS, PER_BIN = 8, 400
@@ -152,6 +152,11 @@ class DerivedEvidence:
             for name, about in aligned.stated.copies[i].columns.items():
                 source = about.follows
                 both = {name, source}
+                if about.sum_of and {name, *about.sum_of} <= {*copy.schema.names}:
+                    parts = about.sum_of
+                    step = sum_step(copy.schema.field(name).type)
+                    step = float(about.rounded or step)
+                    misfits[i, name] = " + ".join(parts), _wrong_sums(copy, name, parts, step)
                 if about.role != DERIVED or source is None:
                     continue
                 if both <= {*table.schema.names} & {*copy.schema.names}:
@@ -205,6 +210,15 @@ def _misfits(
         rows += count
         wrong += count - most if fits else count
     return wrong / max(rows, 1)
+
+
+def _wrong_sums(copy: Source, name: str, parts: Sequence[str], step: float) -> float:
+    """Return the share of the rows of a copy in which a column is not the sum of others."""
+    counted = Summed()
+    for group in copy.groups([name, *parts], BLOCK_ROWS):
+        total, *values = (to_floats(one_chunk(group.column(n)), n) for n in (name, *parts))
+        counted += Summed.of(total, values, step)
+    return counted.wrong / max(counted.rows, 1)
 
 
 def derived(evidence: DerivedEvidence, alpha: float) -> Iterator[Check]:

@@ -123,6 +123,16 @@ class Stated:
                 derived[name] = source
         return derived
 
+    def totals(self, shared: Sequence[str]) -> dict[str, tuple[str, ...]]:
+        """Return the columns that all copies state to be the sum of others, and of which."""
+        totals = {}
+        for name in shared:
+            sums = {about.sum_of for about in self.each(name)}
+            parts = sums.pop() if len(sums) == 1 else None
+            if self.roles(name) == {DERIVED} and parts and {*parts} <= {*shared}:
+                totals[name] = parts
+        return totals
+
     def relative(self, names: Sequence[str]) -> dict[str, str]:
         """Return the columns that copies state to be relative to another one, and to which.
 
@@ -224,6 +234,7 @@ def _metadata_of(copy: Source) -> CopyMetadata:
             about,
             together=tuple(names.get(n, n) for n in about.together or ()) or None,
             follows=about.follows and names.get(about.follows, about.follows),
+            sum_of=tuple(names.get(n, n) for n in about.sum_of or ()) or None,
             present_if=about.present_if and names.get(about.present_if, about.present_if),
             relative_to=about.relative_to and names.get(about.relative_to, about.relative_to),
         )

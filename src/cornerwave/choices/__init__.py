@@ -37,6 +37,7 @@ from cornerwave.choices._declared import (
     Choices,
     bound_of,
     names_of,
+    parts_of,
 )
 from cornerwave.choices._reading_settings import (
     COMMAS,
@@ -93,6 +94,7 @@ __all__ = [
     "fits",
     "is_wildcard",
     "names_of",
+    "parts_of",
     "toml_comment",
     "toml_text",
 ]

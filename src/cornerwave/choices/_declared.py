@@ -8,6 +8,7 @@ To add a choice: a field of `Choices`, its type in `ChoiceArguments`, the code t
 """
 
 import math
+import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import date
@@ -207,8 +208,8 @@ class Choices:
     )
     derive: tuple[str, ...] = _do(
         DERIVED,
-        "Recompute a column in copies from the column that it follows",
-        "derive: recompute from the column that it follows",
+        "Recompute a column in copies from the column that it follows, or as a sum of others",
+        "derive: recompute from others",
         roles=(DERIVED,),
         option=None,
     )
@@ -220,6 +221,16 @@ class Choices:
         roles=(DERIVED,),
         metavar="COLUMN=OTHER",
         label="Follows from",
+        asked=True,
+    )
+    sum_of: Mapping[str, str] = declared(
+        "Compute a number in copies as the sum of others, or as another one once more",
+        VALUES,
+        kind=_NOT_EMPTY,
+        value="principal + interest",
+        roles=(DERIVED,),
+        metavar="COLUMN=A + B",
+        label="Sum of",
         asked=True,
     )
     relative_to: Mapping[str, str] = declared(
@@ -340,6 +351,7 @@ class Choices:
         value="int64",
         roles=(PERTURBED,),
         option=None,
+        label="Type in copies",
         looks=True,
     )
     decimals: Mapping[str, int] = declared(
@@ -347,7 +359,7 @@ class Choices:
         VALUES,
         kind=Whole("a whole number from 1 to 15", least=1, most=15),
         value=2,
-        roles=(PERTURBED,),
+        roles=(PERTURBED, DERIVED),
         metavar="COLUMN=N",
         label="Decimals",
         looks=True,
@@ -475,6 +487,7 @@ class ChoiceArguments(TypedDict, total=False):
     keep: Iterable[str]
     categorical: Iterable[str]
     follows: Mapping[str, str] | None
+    sum_of: Mapping[str, str] | None
     relative_to: Mapping[str, str] | None
     together: Iterable[Iterable[str]]
     uniform: Iterable[str]
@@ -491,6 +504,15 @@ class ChoiceArguments(TypedDict, total=False):
     decimals: Mapping[str, int] | None
     released_as: Mapping[str, str] | None
     describe: Mapping[str, str] | None
+
+
+def parts_of(written: str) -> tuple[str, ...]:
+    """Return the columns that a sum is of.
+
+    >>> parts_of("principal + interest"), parts_of("paid")
+    (('principal', 'interest'), ('paid',))
+    """
+    return tuple(re.split(r"\s+\+\s+", written.strip()))
 
 
 def bound_of(written: str) -> float | date | None:

@@ -3,6 +3,7 @@
     _owner.py      init, inspect, register, append, update, schema, rename, close, unregister
     _copies.py     release, again
     _questions.py  levels, ledger, coalition, report
+    _dossier_command.py    dossier
     _run.py        run
     _sharing.py    recipient, grant, revoke, token, log, requests, serve
     _roles.py      owner, approval; the option --by
@@ -10,8 +11,9 @@
     _options.py    shared options
     _screen.py     messages, tables, JSON, progress bars
 
-Exit codes: 0 done; 1 an audit has findings, or the ledger does not list a copy; 2 refused, with one
-line that states why; 3 a bug in Cornerwave, reported by its place in the code and never by values.
+Exit codes: 0 done; 1 an audit has findings, the ledger does not list a copy, or a dossier differs;
+2 refused, with one line that states why; 3 a bug in Cornerwave, reported by its place in the code
+and never by values.
 
 With a small table a command spends most of its time on imports: `tests/test_start.py` lists the
 packages and rooms that each may load.
@@ -30,6 +32,7 @@ import typer.main
 
 from cornerwave.cli import _screen
 from cornerwave.cli._copies import again, release
+from cornerwave.cli._dossier_command import dossier
 from cornerwave.cli._options import expanded
 from cornerwave.cli._others import attack, audit, demo, fetch, reproduce, request
 from cornerwave.cli._owner import (
@@ -136,6 +139,7 @@ _LONG = {
     again,
     levels,
     report,
+    dossier,
     fetch,
     audit,
     attack,
@@ -143,7 +147,7 @@ _LONG = {
     run,
 }
 _OWNER = (init, inspect, register, append, update, schema, rename, unregister, close)
-_COPIES = (release, again, levels, ledger, coalition, report)
+_COPIES = (release, again, levels, ledger, coalition, report, dossier)
 _SERVICE = (grant, revoke, token, requests, approval, log, serve, fetch, request)
 _UNDER_A_NAME = {register, append, update, run, rename, unregister, close, release, again}
 _UNDER_A_NAME |= {grant, revoke, token, requests, approval}

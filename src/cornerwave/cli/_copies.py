@@ -9,11 +9,14 @@ import typer
 from cornerwave.cli._options import (
     AgainstOption,
     ClipOption,
+    ContractOption,
     DescribeOption,
     EngineOption,
     MasterOption,
+    PurposeOption,
     RoundOption,
     SourceOption,
+    UntilOption,
     VaultOption,
     bounds_of,
     cluster,
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cornerwave.columns import Finish
+    from cornerwave.ledger import Terms
     from cornerwave.levels import Level, Privacy
     from cornerwave.sources import Place
     from cornerwave.vault import Dataset, LinkedDataset, LinkedRelease, Release
@@ -94,6 +98,9 @@ def release(
         typer.Option("--another", help="Allow a second level without confirmation."),
     ] = False,
     against: AgainstOption = "linear",
+    purpose: PurposeOption = "",
+    contract: ContractOption = "",
+    until: UntilOption = None,
     threads: Annotated[
         int | None, typer.Option(min=1, help="Number of threads; default: all cores.")
     ] = None,
@@ -103,11 +110,13 @@ def release(
 ) -> None:
     """Release copies of a registered table to recipients."""
     from cornerwave.columns import Finish
+    from cornerwave.ledger import Terms
     from cornerwave.vault import write_all, write_all_spark
 
     finish = Finish(
         frozenset(round_ or ()), bounds_of(clip), descriptions=descriptions_of(describe)
     )
+    terms = Terms.of(purpose=purpose, contract=contract, until=until)
     opened = open_vault(vault, to_change=True)
     ending = "zip" if (is_linked := opened.has_linked(name)) else "parquet"
     on_cluster = engine == "spark"
@@ -119,7 +128,13 @@ def release(
         _check_linked(finish, edition, batch, engine)
         tables = opened.linked(name, sources=named_sources(source))
         _release_linked(
-            tables, requests, raw=raw, force=force, another=another, dictionary=dictionary
+            tables,
+            requests,
+            raw=raw,
+            force=force,
+            another=another,
+            dictionary=dictionary,
+            terms=terms,
         )
         return
     with cluster(engine, master) as session:
@@ -131,6 +146,7 @@ def release(
             dictionary=dictionary,
             edition=edition,
             batch=batch,
+            terms=terms,
         )
         if not another:
             _confirm_second_levels(dataset, releases)
@@ -164,10 +180,11 @@ def _release_linked(
     force: bool,
     another: bool,
     dictionary: bool,
+    terms: "Terms",
 ) -> None:
     """Release copies of linked tables, one after the other."""
     for recipient, asked, place in requests:
-        made = tables.release_at(recipient, asked, raw=raw, dictionary=dictionary)
+        made = tables.release_at(recipient, asked, raw=raw, dictionary=dictionary, terms=terms)
         for table, release in made.tables.items() if not another else ():
             _confirm_second_levels(tables[table], [release])
         with progress("Releasing", sum(each.rows.rows for each in made.tables.values())) as advance:
@@ -243,19 +260,17 @@ def _confirm_second_levels(dataset: "Dataset", releases: "Sequence[Release]") ->
 
 
 def _described(made: "Release", asked: "Level | Privacy") -> str:
-    """Say what a copy hides and with how much noise, and how that differs from what was asked."""
-    from cornerwave.levels import Privacy
+    """Say what a copy hides and costs, and how that differs from what was asked."""
+    from cornerwave.levels import Privacy, worth
 
     text = f"privacy {made.privacy:g}, noise {made.level.noise:.4g}"
     if isinstance(asked, Privacy):
         alone = asked.thousandths / 1000
         if asked.share != alone:
             text += f" (privacy rounded up from {asked.share:g})"
-        if made.level.privacy > alone:
-            text += f"; for columns that reveal nothing of each other, {alone / (1 - alone):.4g}"
     elif asked != made.level:
         text += f" (noise rounded up from {asked.noise:g})"
-    return text
+    return f"{text}; a mean as precise as from {worth(made.level.noise):.0%} of the rows"
 
 
 def again(

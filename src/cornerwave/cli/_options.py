@@ -72,9 +72,25 @@ AgainstOption = Annotated[
     ),
 ]
 
+PurposeOption = Annotated[
+    str, typer.Option(metavar="TEXT", help="What the recipient has it for, in a sentence.")
+]
+
+ContractOption = Annotated[
+    str, typer.Option(metavar="TEXT", help="The agreement that permits it, such as its number.")
+]
+
+UntilOption = Annotated[
+    str | None, typer.Option(metavar="DATE", help="When it ends, such as 2027-01-31.")
+]
+
 AlignOption = Annotated[
     str | None,
     typer.Option(metavar="COLUMN", help="Match rows by this column; default: by position."),
+]
+
+DetailsOption = Annotated[
+    bool, typer.Option("--details", help="Show the figures behind the sentences too.")
 ]
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]

@@ -9,6 +9,7 @@ import typer
 
 from cornerwave.choices import Choices, ReadingSettings
 from cornerwave.cli._options import (
+    DetailsOption,
     EngineOption,
     MasterOption,
     SourceOption,
@@ -27,7 +28,7 @@ from cornerwave.errors import CornerwaveError, OutputExists, SourceError, VaultE
 if TYPE_CHECKING:
     from cornerwave.editions import Edition
     from cornerwave.sources import Progress
-    from cornerwave.vault import Dataset
+    from cornerwave.vault import Dataset, Vault
 
 
 def init(
@@ -120,6 +121,7 @@ def register(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Do everything but record the dataset.")
     ] = False,
+    details: DetailsOption = False,
     engine: EngineOption = "local",
     master: MasterOption = None,
     vault: VaultOption = None,
@@ -127,7 +129,7 @@ def register(
     reading: ReadingSettings,
 ) -> None:
     """Register a table, or several of the same persons, before the first release."""
-    from cornerwave.outlook import explained
+    from cornerwave.outlook import advice
     from cornerwave.vault import Registration
 
     opened, tables = open_vault(vault, to_change=not dry_run), _tables_in(source)
@@ -154,8 +156,25 @@ def register(
     for dataset in registered:
         for line in _registered(dataset, "Would register" if dry_run else "Registered"):
             say(line)
-        for line in explained(dataset.frozen):
+        for line in advice(dataset.frozen).lines(details=details):
             say(f"  {line}")
+        for line in _since_last_wave(opened, dataset) if schema is not None else ():
+            say(f"  {line}")
+    if not dry_run:
+        say(f"Next: cornerwave levels {shlex.quote(name)}, which recommends a privacy for each use")
+
+
+def _since_last_wave(vault: "Vault", dataset: "Dataset") -> Iterator[str]:
+    """Say what differs from the last table that was registered with the same columns, if any."""
+    from cornerwave.outlook import changed_since, is_same_survey
+
+    others = [each for each in vault.datasets() if each.id != dataset.id and not each.closed]
+    for former in sorted(others, key=lambda each: each.registered_at, reverse=True):
+        if is_same_survey(former.frozen, dataset.frozen):
+            lines = list(changed_since(former.frozen, dataset.frozen))
+            same = "nothing much differs from it" if not lines else "; ".join(lines)
+            yield f"beside {former.name}, which has the same columns and choices: {same}"
+            return
 
 
 def _tables_in(sources: list[str]) -> dict[str, str] | None:
@@ -188,6 +207,7 @@ def _registered(dataset: "Dataset", done: str) -> Iterator[str]:
         ("as distances", [(f"{n} from {base}",) for n, base in frozen.schema.relative.items()]),
         ("refreshed", frozen.schema.categories),
         ("derived", [(f"{c.name} from {c.follows}",) for c in frozen.schema.derived]),
+        ("sums", [(f"{n} = {' + '.join(of)}",) for n, of in frozen.schema.totals.items()]),
         ("released unchanged", [(name,) for name in frozen.schema.kept]),
         ("key, a pseudonym in copies", [(pseudonym,)] if pseudonym else []),
         ("key, released unchanged", [(n,) for n in frozen.schema.unchanged if n == key]),

@@ -1,7 +1,7 @@
 """What the owner asks of a vault: levels, ledger, coalition, report."""
 
-from collections.abc import Iterator
-from dataclasses import asdict, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,6 +9,7 @@ import typer
 
 from cornerwave.cli._options import (
     AgainstOption,
+    DetailsOption,
     JsonOption,
     SourceOption,
     VaultOption,
@@ -23,6 +24,7 @@ from cornerwave.kinds import JsonObject
 
 if TYPE_CHECKING:
     from cornerwave.editions import Edition
+    from cornerwave.outlook import Outlook, Recommendation
     from cornerwave.sources import Source
     from cornerwave.spec import CopyMetadata
     from cornerwave.vault import Dataset, LinkedDataset
@@ -70,6 +72,7 @@ def ledger(
         title = f"{dataset.name}: {dataset.rows:,} rows, registered {dataset.registered_at}"
         title += f", edition {len(dataset.editions)}" if len(dataset.editions) > 1 else ""
         title += f", closed {dataset.closed}" if dataset.closed else ""
+        stated = any(held.terms for held in dataset.holdings)
         rows = [
             (
                 held.recipient,
@@ -78,6 +81,7 @@ def ledger(
                 str(held.spec.format),
                 held.spec.rows,
                 held.since,
+                *[held.terms.in_words] * stated,
             )
             for held in dataset.holdings
         ]
@@ -86,7 +90,8 @@ def ledger(
 
             table = editions_table(dataset.editions)
             print_table(f"{dataset.name}: editions", table.header, table.rows)
-        print_table(title, ("recipient", "privacy", "noise", "format", "edition", "since"), rows)
+        header = ("recipient", "privacy", "noise", "format", "edition", "since")
+        print_table(title, (*header, *["terms"] * stated), rows)
 
 
 def _lines(given: list[str]) -> list[str]:
@@ -159,6 +164,7 @@ def _dataset_json(dataset: "Dataset") -> JsonObject:
                 "privacy": dataset.privacy_of(held.spec.level),
                 **{k: v for k, v in held.spec.to_json().items() if k not in ("level", "mark")},
                 "since": held.since,
+                "terms": held.terms.to_json(),
             }
             for held in dataset.holdings
         ],
@@ -184,42 +190,84 @@ def levels(
         Path | None, typer.Option(metavar="FILE.html", help="Write a page with pictures too.")
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
+    uses: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--for",
+            metavar="internal|partner|public",
+            help="Recommend a privacy for this use alone (repeatable); default: for each.",
+        ),
+    ] = None,
     against: AgainstOption = "linear",
+    details: DetailsOption = False,
     as_json: JsonOption = False,
     source: SourceOption = None,
     vault: VaultOption = None,
 ) -> None:
-    """Show what each privacy hides and costs: which one to pick."""
-    from cornerwave.outlook import explained, levels_document, levels_title, outlooks, recognised
+    """Recommend a privacy for a use, and show what each hides and costs."""
+    from cornerwave.outlook import checked_uses, levels_title
 
+    asked = checked_uses(uses or ())
     if out is not None:
         from cornerwave.documents import is_page, page
         from cornerwave.outputs import check_place, write_text
 
         check_place(out, force=force or is_page(out, levels_title(name)))
-    opened, documents = open_vault(vault), dict[str, Document]()
-    tables = tables_of(opened, name, source)
-    for dataset in tables:
-        frozen = replace(dataset.frozen, rows=dataset.rows)
-        every = outlooks(frozen, _source_if_there(dataset), against=against)
-        sentences = [*explained(dataset.frozen), *recognised(every)]
-        changing = [dataset.changing(each.level) for each in every]
-        documents[dataset.name] = levels_document(
-            dataset.name, every, sentences, dataset.editions, changing
-        )
-    document = documents.get(name) or _levels_of_all(opened.linked(name), documents, against)
+    opened = open_vault(vault)
+    looks = {each.name: _look(each, asked, against) for each in tables_of(opened, name, source)}
+    if name in looks:
+        document = looks[name].document()
+    else:
+        document = _levels_of_all(opened.linked(name), looks, against)
     if out is not None:
         write_text(out, page(document), force=force)
         say(f"Wrote {out}")
-    show(document, as_json=as_json)
+    show(document, as_json=as_json, details=details)
 
 
-def _levels_of_all(
-    linked: "LinkedDataset", tables: "dict[str, Document]", against: str
-) -> "Document":
+@dataclass(frozen=True)
+class _Look:
+    """What a table's privacies hide and cost, and which one is recommended for each use."""
+
+    dataset: "Dataset"
+    known: "Sequence[Outlook]"
+    recommended: "Sequence[Recommendation]"
+
+    def document(self) -> "Document":
+        """Return it as a document."""
+        from cornerwave.outlook import advice, levels_document, recognised
+
+        what = advice(self.dataset.frozen)
+        return levels_document(
+            self.dataset.name,
+            self.known,
+            advice=replace(what, sentences=(*what.sentences, *recognised(self.known))),
+            recommended=self.recommended,
+            editions=self.dataset.editions,
+            changing=[self.dataset.changing(each.level) for each in self.known],
+        )
+
+
+def _look(dataset: "Dataset", uses: Sequence[str], against: str) -> _Look:
+    """Look at all privacies of a dataset, and compare them with the limits of uses."""
+    from cornerwave.outlook import SHOWN, Fitness
+
+    frozen, source = replace(dataset.frozen, rows=dataset.rows), _source_if_there(dataset)
+    fitness = Fitness.of(frozen, source, against=against)
+    known = [each for each in fitness.known if each.privacy in SHOWN]
+    return _Look(dataset, known, fitness.recommended(uses))
+
+
+def _levels_of_all(linked: "LinkedDataset", tables: dict[str, _Look], against: str) -> "Document":
     """Return what each privacy of linked tables hides: all of them are released at one level."""
     from cornerwave.levels import Privacy
-    from cornerwave.outlook import PROMISE, SHOWN, levels_title
+    from cornerwave.outlook import (
+        PROMISE,
+        SHOWN,
+        levels_title,
+        recommend_for_all,
+        recommendations_section,
+    )
 
     rows = []
     for privacy in SHOWN:
@@ -237,7 +285,12 @@ def _levels_of_all(
             DataTable(header, rows),
         ],
     )
-    return of_tables(levels_title(linked.name), PROMISE, tables, [everything])
+    by_use = zip(*(each.recommended for each in tables.values()), strict=True)
+    names = list(tables)
+    recommended = [recommend_for_all(dict(zip(names, each, strict=True))) for each in by_use]
+    first = [recommendations_section(recommended), everything]
+    documents = {table: each.document() for table, each in tables.items()}
+    return of_tables(levels_title(linked.name), PROMISE, documents, first)
 
 
 def _source_if_there(dataset: "Dataset") -> "Source | None":

@@ -44,14 +44,16 @@ def print_json(value: Any) -> None:
     typer.echo(json.dumps(value, indent=2))
 
 
-def show(document: "Document", *, as_json: bool) -> None:
-    """Print a document, or its data as JSON."""
+def show(document: "Document", *, as_json: bool, details: bool = False) -> None:
+    """Print a document, with its details if they are wanted, or its data as JSON."""
     if as_json:
         print_json(document.data)
         return
     from cornerwave.documents import print_document
 
-    print_document(document)
+    print_document(document, details=details)
+    if not details and any(section.is_detail for section in document.sections):
+        say("Figures behind this: --details")
 
 
 def print_table(title: str, header: Sequence[str], rows: "Sequence[Sequence[Content]]") -> None:

@@ -12,8 +12,11 @@ import typer
 from cornerwave.cli._options import (
     AgainstOption,
     ClipOption,
+    ContractOption,
     JsonOption,
+    PurposeOption,
     RoundOption,
+    UntilOption,
     VaultOption,
     bounds_of,
     named,
@@ -22,6 +25,7 @@ from cornerwave.cli._options import (
 )
 from cornerwave.cli._roles import under_a_name
 from cornerwave.cli._screen import print_json, print_table, say, tell
+from cornerwave.document import one_line
 from cornerwave.errors import ExtraMissing, OutputError, VaultError
 from cornerwave.kinds import JsonObject
 
@@ -32,6 +36,7 @@ if TYPE_CHECKING:
 recipient_app = typer.Typer(
     help="Add, list, show and remove recipients.", no_args_is_help=True, rich_markup_mode=None
 )
+NEVER = "never"
 DatasetName = Annotated[str, typer.Argument(help="The dataset.")]
 OneRecipient = Annotated[str, typer.Argument(help="The recipient.")]
 RecipientName = Annotated[
@@ -50,12 +55,45 @@ def open_sharing(vault: Path | None) -> "Sharing":
 @under_a_name
 def add(
     name: OneRecipient,
-    note: Annotated[str, typer.Option(metavar="TEXT", help="Contact and purpose.")] = "",
+    note: Annotated[str, typer.Option(metavar="TEXT", help="Contact, for owners alone.")] = "",
+    purpose: PurposeOption = "",
+    contract: ContractOption = "",
+    until: UntilOption = None,
     vault: VaultOption = None,
 ) -> None:
-    """Add a recipient."""
-    open_sharing(vault).add(name, note=note)
+    """Add a recipient: what for, by which contract and until when they may have anything."""
+    sharing = open_sharing(vault)
+    sharing.add(name, note=note, purpose=purpose, contract=contract, until=until)
     say(f"Added {name}. Next: cornerwave grant DATASET {name} --privacy P")
+
+
+@recipient_app.command("change")
+@under_a_name
+def change(
+    name: OneRecipient,
+    note: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Contact, for owners alone.")
+    ] = None,
+    purpose: Annotated[str | None, typer.Option(metavar="TEXT", help="Another purpose.")] = None,
+    contract: Annotated[str | None, typer.Option(metavar="TEXT", help="Another contract.")] = None,
+    until: Annotated[
+        str | None,
+        typer.Option(metavar="DATE", help="Another end, such as 2027-01-31, or 'never'."),
+    ] = None,
+    vault: VaultOption = None,
+) -> None:
+    """Change why and until when a recipient may have anything; what is not given stays."""
+    from cornerwave.ledger import Terms
+
+    sharing = open_sharing(vault)
+    known = sharing.recipient(name).terms
+    terms = Terms.of(
+        purpose=known.purpose if purpose is None else purpose,
+        contract=known.contract if contract is None else contract,
+        until=known.until if until is None else None if until == NEVER else until,
+    )
+    sharing.change(name, terms, note=note)
+    say(f"{name} may fetch what they are granted{', ' * bool(terms)}{terms.in_words}")
 
 
 @recipient_app.command("list")
@@ -83,9 +121,13 @@ def list_(as_json: JsonOption = False, vault: VaultOption = None) -> None:
 @recipient_app.command("show")
 def show(name: OneRecipient, as_json: JsonOption = False, vault: VaultOption = None) -> None:
     """Show a recipient's grants and tokens, ended ones too."""
+    from cornerwave.access import ANYBODY, ANYBODY_KNOWN
+
     sharing = open_sharing(vault)
     sharing.check_known(name)
     grants = _grants(sharing, name)
+    known = None if name in (ANYBODY, ANYBODY_KNOWN) else sharing.recipient(name)
+    terms = {} if known is None else known.terms.to_json()
     tokens = [
         {
             "id": each.id,
@@ -97,8 +139,10 @@ def show(name: OneRecipient, as_json: JsonOption = False, vault: VaultOption = N
         for each in sharing.tokens(name)
     ]
     if as_json:
-        print_json({"recipient": name, "grants": grants, "tokens": tokens})
+        print_json({"recipient": name, **terms, "grants": grants, "tokens": tokens})
         return
+    if known is not None and known.terms:
+        typer.echo(f"{name}: {one_line(known.terms.in_words)}")
     for title, rows in (("Grants", grants), ("Tokens", tokens)):
         if rows:
             cells = [tuple(str(value or "") for value in row.values()) for row in rows]
@@ -122,6 +166,8 @@ def _grants(sharing: "Sharing", recipient: str) -> list[JsonObject]:
             "since": each.at,
             "until": each.until,
             "revoked": each.revoked,
+            "purpose": each.terms.purpose,
+            "contract": each.terms.contract,
         }
         for each in sharing.grants(recipient=recipient)
     ]
@@ -148,9 +194,9 @@ def grant(
     noise: Annotated[
         float | None, typer.Option(metavar="V", help="Noise variance, instead of a privacy.")
     ] = None,
-    until: Annotated[
-        str | None, typer.Option(metavar="DATE", help="When it ends, such as 2027-01-31.")
-    ] = None,
+    purpose: PurposeOption = "",
+    contract: ContractOption = "",
+    until: UntilOption = None,
     round_: RoundOption = None,
     clip: ClipOption = None,
     against: AgainstOption = "linear",
@@ -162,7 +208,14 @@ def grant(
         if round_ or clip:
             raise VaultError("linked tables are granted whole: leave out --round and --clip")
         made, *_ = sharing.grant_linked(
-            name, recipient, privacy=privacy, noise=noise, until=until, against=against
+            name,
+            recipient,
+            privacy=privacy,
+            noise=noise,
+            purpose=purpose,
+            contract=contract,
+            until=until,
+            against=against,
         )
     else:
         made = sharing.grant(
@@ -170,14 +223,16 @@ def grant(
             recipient,
             privacy=privacy,
             noise=noise,
+            purpose=purpose,
+            contract=contract,
             until=until,
             round=round_ or (),
             clip=bounds_of(clip),
             against=against,
         )
     hides = named(sharing.vault, name).privacy_of(made.spec.level)
-    ends = f", until {made.until}" if made.until else ""
-    say(f"{recipient} may fetch {name} at privacy {hides:g}{ends}")
+    terms = f", {made.terms.in_words}" if made.terms else ""
+    say(f"{recipient} may fetch {name} at privacy {hides:g}{terms}")
 
 
 def revoke(
@@ -374,6 +429,9 @@ def requests(
         float | None,
         typer.Option(metavar="P", help="Show or approve another privacy than was asked for."),
     ] = None,
+    contract: Annotated[
+        str, typer.Option(metavar="TEXT", help="With --approve: the agreement that permits it.")
+    ] = "",
     until: Annotated[
         str | None,
         typer.Option(metavar="DATE", help="With --approve: when it ends, such as 2027-01-31."),
@@ -394,14 +452,22 @@ def requests(
     sharing = open_sharing(vault)
     approvals = Approvals(sharing.vault)
     if approve is not None or decline is not None:
-        _check_answer(approve, decline, privacy, until)
+        _check_answer(approve, decline, privacy, until or contract)
         if any(each.id in (approve, decline) for each in approvals.waiting()):
-            _check_second_answer(privacy, until, words)
+            _check_second_answer(privacy, until or contract, words)
             done = approvals.decide(approve or decline or "", approve=approve is not None)
             then = "; release it again" * bool(done.copies and approve)
             say(f"{'Approved' if approve else 'Declined'}: {done.what}{then}")
             return
-        _answer(sharing, approve, decline, privacy=privacy, until=until, words=words)
+        _answer(
+            sharing,
+            approve,
+            decline,
+            privacy=privacy,
+            contract=contract,
+            until=until,
+            words=words,
+        )
         return
     ids = None if name is None else [each.id for each in tables_of(sharing.vault, name)]
     every = sharing.waiting(datasets=ids, answered=all_, privacy=privacy)
@@ -422,19 +488,19 @@ def requests(
 
 
 def _check_answer(
-    approve: str | None, decline: str | None, privacy: float | None, until: str | None
+    approve: str | None, decline: str | None, privacy: float | None, terms: str | None
 ) -> None:
     if approve is not None and decline is not None:
         raise VaultError("approve a request or decline it: give one of --approve and --decline")
-    if decline is not None and (privacy is not None or until is not None):
-        raise VaultError("--privacy and --until belong to a request that you --approve")
+    if decline is not None and (privacy is not None or terms):
+        raise VaultError("--privacy, --contract and --until belong to a request that you --approve")
 
 
-def _check_second_answer(privacy: float | None, until: str | None, words: str) -> None:
-    if privacy is not None or until is not None or words:
+def _check_second_answer(privacy: float | None, terms: str | None, words: str) -> None:
+    if privacy is not None or terms or words:
         raise VaultError(
             "this waits for a second person, who approves or declines it as it is: leave out "
-            "--privacy, --until and --words"
+            "--privacy, --contract, --until and --words"
         )
 
 
@@ -455,6 +521,7 @@ def _answer(
     decline: str | None,
     *,
     privacy: float | None,
+    contract: str,
     until: str | None,
     words: str,
 ) -> None:
@@ -468,7 +535,7 @@ def _answer(
         return
     tables = sharing.requested(asked)
     _show_coalitions(sharing.foreseen(asked, privacy=privacy))
-    sharing.answer(asked.id, privacy=privacy, until=until, words=words)
+    sharing.answer(asked.id, privacy=privacy, contract=contract, until=until, words=words)
     level = asked.privacy if privacy is None else privacy
     names = [each.name for each in tables]
     say(f"{asked.recipient} may fetch {listed(names, str)} at privacy {level:g}")

@@ -243,7 +243,10 @@ def freeze_categories(
     Values are rare by how many persons have them, if `held` states that, else by their rows.
     Raises ColumnError if there is nothing to draw from.
     """
-    kinds = [category_type(types.field(name).type) for name in names]
+    kinds = [
+        category_type(types.field(name).type, (case[place] for case in tally))
+        for place, name in enumerate(names)
+    ]
     other = tuple(OTHER if is_text(kind) else None for kind in kinds)
     hides = len(names) > 1 or schema.column(names[0]).hide_missing
     counted = {c: n for c, n in tally.items() if hides or None not in c}

@@ -19,6 +19,8 @@ from cornerwave.noise import MISSING
 
 Tally = Counter[tuple[Any, ...]]
 """How many rows hold each combination of values; None is missing."""
+MOST_GRADES, LARGEST_GRADE = 20, 1e9
+"""So many different numbers with fractions, of this size, are grades, and may be a category."""
 AT_ONCE = 1 << 13
 """Texts that are made and hashed at once: they stay in the nearest caches."""
 
@@ -49,7 +51,7 @@ class Encoded:
     @classmethod
     def of_category(cls, column: pa.Array, name: str) -> "Encoded":
         """Number the distinct values of a category: floats are the whole numbers that they hold,
-        as beside gaps. Raises ColumnError for fractions.
+        as beside gaps, or grades such as 0.5. Raises ColumnError for many fractions.
         """
         return cls.of(_whole_numbers(column, name), name)
 
@@ -103,13 +105,18 @@ def _whole_numbers(column: pa.Array, name: str) -> pa.Array:
     if not pa.types.is_floating(column.type):
         return column
     floats = column.cast(pa.float64())
+    floats = pc.if_else(pc.is_nan(floats), None, floats)
     try:
-        return pc.if_else(pc.is_nan(floats), None, floats).cast(pa.int64())
+        return floats.cast(pa.int64())
     except pa.ArrowException:
-        raise ColumnError(
-            f"{name!r}: it holds fractions, or numbers beyond 2^53, and a category of numbers has "
-            "whole ones; perturb it, or make it text"
-        ) from None
+        # a whole one among them has the text, and so the hash, that it has among whole ones alone
+        grades = pc.unique(pc.add(floats, 0.0)).drop_null()
+        if len(grades) <= MOST_GRADES and pc.max(pc.abs(grades)).as_py() <= LARGEST_GRADE:
+            return pc.add(floats, 0.0)
+    raise ColumnError(
+        f"{name!r}: it holds fractions of more than {MOST_GRADES} different values, or numbers "
+        "beyond 2^53, and is no category of numbers; perturb it, or make it text"
+    )
 
 
 def combined(columns: Sequence[Encoded]) -> tuple[Ints, Ints]:
@@ -128,7 +135,7 @@ def combined(columns: Sequence[Encoded]) -> tuple[Ints, Ints]:
 def cases(columns: Sequence[Encoded]) -> tuple[list[tuple[Any, ...]], Ints]:
     """Return combinations of the columns' values, and for each row which of them it holds."""
     combinations, rows = combined(columns)
-    values = [[*stored(encoded.values).to_pylist(), None] for encoded in columns]
+    values = [[*counted_as(encoded.values), None] for encoded in columns]
     distinct = [
         tuple(v[code] for v, code in zip(values, combination, strict=True))
         for combination in combinations.tolist()
@@ -151,13 +158,21 @@ def tally(columns: Sequence[Encoded]) -> Tally:
 
 def _tally_of_one(column: Encoded) -> Tally:
     occurring = np.flatnonzero(column.counts)
-    values = stored(column.values.take(pa.array(occurring))).to_pylist()
+    values = counted_as(column.values.take(pa.array(occurring)))
     counted: Tally = Counter()
     for value, count in zip(values, column.counts[occurring].tolist(), strict=True):
         counted[(value,)] += count
     if missing := len(column.codes) - int(column.counts.sum()):
         counted[(None,)] += missing
     return counted
+
+
+def counted_as(values: pa.Array) -> list[Any]:
+    """Return values as tallies have them: whole numbers as such, beside grades as alone."""
+    listed: list[Any] = stored(values).to_pylist()
+    if not pa.types.is_floating(values.type):
+        return listed
+    return [int(value) if value is not None and value.is_integer() else value for value in listed]
 
 
 def stored(values: pa.Array) -> pa.Array:
@@ -333,6 +348,11 @@ class Distinct:
     def held_by_fewer_than(self, rows: int) -> int:
         """How many values so few rows hold; an estimate if not all are followed."""
         return int((self._counts < rows).sum()) * self.share
+
+    @property
+    def most_held(self) -> int:
+        """How many rows hold the most frequent of the values that are followed."""
+        return int(self._counts.max(initial=0))
 
     def beside(self, other: "Distinct") -> tuple[int, int, int]:
         """How many values both have, how many the other one alone, and how many of its rows.

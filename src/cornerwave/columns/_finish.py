@@ -194,7 +194,8 @@ class Finish:
 
     def check(self, schema: Schema) -> None:
         """Raise ColumnError unless all named columns are perturbed numbers, within bounds."""
-        named = sorted({*self.round, *self.clip, *self.types, *self.decimals})
+        of_sums = schema.totals.keys() & self.decimals.keys()
+        named = sorted({*self.round, *self.clip, *self.types, *(self.decimals.keys() - of_sums)})
         if wrong := [name for name in named if name not in schema.perturbed]:
             raise ColumnError(
                 f"{listed(wrong)}: only perturbed numbers can be rounded or clipped; these are "
@@ -209,6 +210,7 @@ class Finish:
         for column in columns:
             self._check_bounds(column)
         self._check_descriptions([column.name for column in schema.shown])
+        columns += [schema.column(name) for name in of_sums]
         floats = [c.name for c in columns if pa.types.is_floating(type_named(c.type))]
         if wrong := [n for n in self.decimals if n not in floats or n in self.types]:
             raise ColumnError(

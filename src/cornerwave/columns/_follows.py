@@ -33,7 +33,7 @@ from cornerwave.columns._categories import (
     packed,
     unpacked,
 )
-from cornerwave.columns._encoded import Encoded, Tally, stored, stored_type, tally
+from cornerwave.columns._encoded import Encoded, Tally, counted_as, stored, stored_type, tally
 from cornerwave.columns._types import category_type, is_text, to_floats
 from cornerwave.errors import ColumnError
 
@@ -72,7 +72,7 @@ class Followed:
     @classmethod
     def of_number(cls, column: Encoded, numbers: Floats) -> "Followed":
         """Look at some rows of a column that follows a number."""
-        values = [*stored(column.values).to_pylist(), None]
+        values = [*counted_as(column.values), None]
         codes = np.where(column.codes < 0, len(values) - 1, column.codes)
         missing = np.isnan(numbers)
         order = np.flatnonzero(~missing)
@@ -212,7 +212,7 @@ def derived_from_category(
 
 
 def _values(values: Sequence[Any], type_: pa.DataType) -> pa.Array:
-    kind = category_type(type_)
+    kind = category_type(type_, values)
     return pa.array(list(values), type=stored_type(kind)).view(kind)
 
 

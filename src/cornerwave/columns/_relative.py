@@ -9,6 +9,10 @@ another column itself. A distance is missing where x or b is.
 
 Each cell of x' is a function of the copy alone, and x' - b' is d' again, so that a set of copies
 reveals the same as if it showed distances.
+
+On ranks b' and d' lie in their own ranges, and yet a late b' with a long d' ends after everything
+in the table. Such an x' is cut off at the end of the column's range, or at b' if that lies beyond,
+which keeps the order: one more function of the copy alone.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -67,6 +71,18 @@ def to_values(distances: Mapping[str, Floats], relative: Relative) -> dict[str, 
         if name in values and relative[name] in values:
             values[name] = values[relative[name]] + values[name]
     return values
+
+
+def cut_off(values: Floats, base: Floats, ends: tuple[float, float]) -> Floats:
+    """Return b + d within two ends, but never on another side of b than before.
+
+    >>> cut_off(np.array([5.0, 12.0, 14.0]), np.array([1.0, 9.0, 13.0]), (0.0, 10.0)).tolist()
+    [5.0, 10.0, 13.0]
+    """
+    least, most = ends
+    above = np.maximum(np.minimum(values, most), base)
+    below = np.minimum(np.maximum(values, least), base)
+    return np.asarray(np.where(values >= base, above, below))
 
 
 def distances_in(table: pa.Table, names: Sequence[str], relative: Relative) -> list[Floats]:

@@ -65,9 +65,9 @@ FAR = 1e6
 LOG1P_ENDS = (float(np.nextafter(-1.0, 0.0)), 1e304)
 """The range of a log1p copy: 1 + x is 0 below it, and does not fit in a double beyond it."""
 
-RISE = 2.0**-10
+RISE = 2.0**-20
 """On the way back a level stretch of values rises so far towards its neighbours, and the
-ends rise on with this share of their slope."""
+ends rise on with this share of their slope: so little that cents, rounded, are still level."""
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,7 @@ from cornerwave.choices import (
     UNIFORM,
     UNIT,
     Choices,
+    parts_of,
 )
 from cornerwave.columns._relative import Relative, chain, keeps_order
 from cornerwave.columns._types import (
@@ -69,9 +70,9 @@ class Column:
     are what copies look like, and no noise depends on them: whether a number is rounded (None:
     where a miner loses nothing by it), its bounds, type, decimals and name, and whether a key or
     unit leaves as it is instead of as a pseudonym; what it means, in the owner's words, is one too.
-    A derived column `follows` another one; a number that is `relative_to` another one is perturbed
-    as its distance from that, and one that is `present_if` a category lets it hides its gaps and
-    shows those of that category.
+    A derived column `follows` another one, or is the `sum_of` others; a number that is
+    `relative_to` another one is perturbed as its distance from that, and one that is `present_if` a
+    category lets it hides its gaps and shows those of that category.
     """
 
     name: str
@@ -90,6 +91,7 @@ class Column:
     released_as: str | None = None
     as_is: bool = False
     follows: str | None = None
+    sum_of: str | None = None
     describe: str | None = None
     relative_to: str | None = None
     present_if: str | None = None
@@ -153,8 +155,13 @@ class Schema:
 
     @property
     def derived(self) -> list[Column]:
-        """The columns that copies recompute from another one."""
-        return [column for column in self.columns if column.role == DERIVED]
+        """The columns that copies recompute from another one that they follow."""
+        return [column for column in self.columns if column.follows is not None]
+
+    @property
+    def totals(self) -> dict[str, tuple[str, ...]]:
+        """The columns that copies compute as the sum of others, and of which."""
+        return {c.name: parts_of(c.sum_of) for c in self.columns if c.sum_of is not None}
 
     @property
     def relative(self) -> Relative:
@@ -233,7 +240,7 @@ class Schema:
         """The columns that registration reads: derived ones, and dropped ones, which may name
         units.
         """
-        read = [*self.used, *(column.name for column in self.derived)]
+        read = [*self.used, *(column.name for column in self.derived), *self.totals]
         if self.independent_rows and self.unit is None:
             return read
         dropped = [column for column in self.columns if column.role == DROPPED]
@@ -282,6 +289,7 @@ def decide(source: pa.Schema, choices: Choices) -> Schema:
         )
     check_distinct([c.released_as or c.name for c in columns if c.role != DROPPED and c.shown])
     _check_relative({column.name: column for column in columns})
+    _check_totals({column.name: column for column in columns})
     return Schema(
         columns,
         choices.together,
@@ -357,7 +365,7 @@ def _role(part: pa.Field, choices: Choices) -> str:
         return role
     if name in choices.drop and name != choices.time:
         return DROPPED
-    if name in choices.follows or name in choices.derive:
+    if name in {*choices.follows, *choices.sum_of, *choices.derive}:
         if pa.types.is_nested(plain):
             raise ColumnError(f"{name!r}: a nested column ({part.type}) cannot be derived; drop it")
         return DERIVED
@@ -459,9 +467,14 @@ def _check_roles(roles: Mapping[str, str], choices: Choices) -> None:
         )
     for name in (name for name, role in roles.items() if role == DERIVED):
         other = choices.follows.get(name)
+        if name in choices.sum_of:
+            _check_sum(name, parts_of(choices.sum_of[name]), roles, choices)
+            continue
         if other is None:
             raise ColumnError(
-                f"{name!r}: a derived column follows another one; name that", use=("follows",)
+                f"{name!r}: a derived column follows another one, or is the sum of others; name "
+                "that",
+                use=("follows", "sum_of"),
             )
         if roles[other] not in (PERTURBED, CATEGORY):
             raise ColumnError(
@@ -483,6 +496,48 @@ def _check_roles(roles: Mapping[str, str], choices: Choices) -> None:
                     f"{' or '.join(_ROLES[role] for role in allowed)}; "
                     f"{_REMEDIES.get((roles[name], allowed[0]), 'choose one of the two')}"
                 )
+
+
+def _check_sum(name: str, parts: Sequence[str], roles: Mapping[str, str], choices: Choices) -> None:
+    """Raise ColumnError for a column that cannot be the sum of others."""
+    if name in choices.follows:
+        raise ColumnError(f"{name!r}: follows another column, and also the sum of some; choose one")
+    if choices.unit:
+        raise ColumnError(
+            f"{name!r}: sum_of does not go with a unit yet; leave it out, so that the column is "
+            "perturbed by itself, or drop it"
+        )
+    if unknown := [part for part in parts if part not in roles]:
+        raise ColumnError(
+            f"sum_of: no column {listed(unknown)}; write the names of columns with ' + ' between "
+            f'them, as in "a + b"{nearest(unknown[0], [*roles])}'
+        )
+    for part in parts:
+        if roles[part] != PERTURBED:
+            raise ColumnError(
+                f"{name!r} is the sum of {part!r}, which is {_ROLES[roles[part]]}; it must be a "
+                "number with noise"
+            )
+    if twice := repeated(parts):
+        raise ColumnError(f"{name!r} is the sum of {listed(twice)} more than once; name it once")
+
+
+def _check_totals(columns: Mapping[str, Column]) -> None:
+    """Raise ColumnError for sums of columns that cannot be added."""
+    for column in columns.values():
+        parts = () if column.sum_of is None else parts_of(column.sum_of)
+        kinds = {_unit_named(columns[name]) for name in (column.name, *parts)}
+        if parts and (len(kinds) > 1 or None in kinds or (len(parts) > 1 and kinds != {""})):
+            raise ColumnError(
+                f"{column.name!r} ({column.type}) cannot be the sum {column.sum_of}: these must "
+                "be plain numbers, or one column of the same kind"
+            )
+
+
+def _unit_named(column: Column) -> str | None:
+    """Return the unit of a number, '' for plain ones; None for what is no number."""
+    type_ = type_named(column.type)
+    return None if type_ is None or not is_number(type_) else unit_of(type_) or ""
 
 
 def _check_relative(columns: Mapping[str, Column]) -> None:

@@ -9,6 +9,7 @@ values   whole multiples of a step between two ends; rounding takes the nearest 
 
 import math
 import re
+from collections.abc import Iterable
 from fractions import Fraction
 from typing import Any
 
@@ -60,9 +61,14 @@ def value_type(type_: pa.DataType) -> pa.DataType:
     return pa.large_string() if _types.is_string_view(plain) else plain
 
 
-def category_type(type_: pa.DataType) -> pa.DataType:
-    """Return the type of a category's values: floats that are not encoded are whole numbers."""
-    return pa.int64() if _types.is_floating(type_) else value_type(type_)
+def category_type(type_: pa.DataType, values: Iterable[Any] = ()) -> pa.DataType:
+    """Return the type of a category's values: floats that are not encoded are whole numbers.
+
+    Unless there are others among the values, as of grades.
+    """
+    if not _types.is_floating(type_):
+        return value_type(type_)
+    return pa.float64() if any(isinstance(value, float) for value in values) else pa.int64()
 
 
 def is_text(type_: pa.DataType) -> bool:

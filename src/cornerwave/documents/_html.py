@@ -28,6 +28,8 @@ DRAWN = 11
 BEGINNING = 1000
 """Characters of a page that its title is among."""
 
+_END = "</body></html>\n"
+
 NUMBER = re.compile(r"[-+–±\d.,:%e()<\s]*( (days|hours|minutes|seconds))?")
 
 
@@ -42,8 +44,28 @@ def page(document: doc.Document) -> str:
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{escape(document.title)}</title><style>\n{style_sheet()}</style></head>\n"
-        f"<body><main>\n{body(document)}\n</main></body></html>\n"
+        f"<body><main>\n{body(document)}\n</main>{_END}"
     )
+
+
+_DATA = ('<script type="application/json" id="data">', "</script>\n</body></html>\n")
+"""What is around data that a page carries: a browser neither shows nor runs them."""
+
+
+def carrying(page: str, data: str) -> str:
+    """Return a page that carries data, a text of JSON, for programs."""
+    opening, ending = _DATA
+    inner = data.replace("<", "\\u003c")  # so that nothing in it ends the element
+    return f"{page.removesuffix(_END)}{opening}{inner}{ending}"
+
+
+def carried_by(text: str) -> tuple[str, str | None]:
+    """Return a page without the JSON that it carries, and that; None if it carries none."""
+    opening, ending = _DATA
+    before, found, after = text.partition(opening)
+    if not found or not after.endswith(ending):
+        return text, None
+    return before + _END, after.removesuffix(ending)
 
 
 def body(document: doc.Document) -> str:
@@ -73,6 +95,9 @@ def is_page(path: Path, title: str) -> bool:
 def _section(section: doc.Section) -> str:
     heading = f"<h2>{escape(section.title)}</h2>" if section.title else ""
     opening = f'<section id="{_anchor(section.title)}">' if section.title else "<section>"
+    if section.is_detail:
+        summary = f"<summary><h3>{escape(section.title)}</h3></summary>"
+        return f"{opening}<details>{summary}{_parts(section.parts)}</details></section>"
     return f"{opening}{heading}{_parts(section.parts)}</section>"
 
 
@@ -93,6 +118,8 @@ def _part(part: doc.Part) -> str:
     match part:
         case doc.Paragraph(text):
             return f'<p class="hint">{escape(text)}</p>'
+        case doc.Answer(question, text):
+            return f'<div class="block"><h3>{escape(question)}</h3><p>{escape(text)}</p></div>'
         case doc.Bullets(lines):
             return f"<ul>{''.join(f'<li>{escape(line)}</li>' for line in lines)}</ul>"
         case doc.Code(text):

@@ -13,15 +13,15 @@ WHOLE_CELL = 16
 """Cells of at most this many characters are not broken into lines."""
 
 
-def print_document(document: doc.Document) -> None:
-    """Print a document; what only a page has room for is left out."""
+def print_document(document: doc.Document, *, details: bool = False) -> None:
+    """Print a document; what only a page has room for is left out, and details if not wanted."""
     from rich.console import Console
 
     console = Console(highlight=False, markup=False, emoji=False)
     for line in filter(None, (document.verdict, document.title, document.facts)):
         console.print(one_line(line), soft_wrap=True)
     for section in document.sections:
-        if not section.page_only:
+        if not section.page_only and (details or not section.is_detail):
             console.print()
             console.print(one_line(section.title), style="bold")
             _print_parts(section.parts, console)
@@ -39,6 +39,9 @@ def _print_parts(parts: Iterable[doc.Part], console: "Console") -> None:
         match part:
             case doc.Paragraph(text):
                 console.print(one_line(text), style="dim")
+            case doc.Answer(question, text):
+                console.print(one_line(question), style="italic")
+                console.print(one_line(text))
             case doc.Bullets(lines, lead):
                 for line in lines:  # never broken, so that they can be searched
                     console.print(one_line(f"{lead} {line}" if lead else line), soft_wrap=True)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cornerwave.arrays import Floats, Words, part_ends
+from cornerwave.arrays import Floats, Words, lengths_of, part_ends
 from cornerwave.columns import Schema
 from cornerwave.moments import Moments
 from cornerwave.spine.frozen import Frozen
@@ -177,14 +177,15 @@ def cells_from_arrays(kept: Mapping[str, NDArray[Any]], columns: int, rows: int)
 
 def _parted(numbers: Floats) -> tuple[Floats, Floats]:
     """Return the ends of the parts of a column, and the means of its rows in each."""
-    here = numbers[~np.isnan(numbers)]
+    here = np.sort(numbers[~np.isnan(numbers)])
     if not len(here):
         return np.zeros(PARTS - 1), np.zeros(PARTS)
     ends = part_ends(here, PARTS)
-    part = np.searchsorted(ends, here, side="left")
-    # sums of differences from the first end: those of large numbers close together stay exact
-    count = np.bincount(part, minlength=PARTS)
-    sums = np.bincount(part, weights=here - ends[0], minlength=PARTS)
+    starts = np.append(0, np.searchsorted(here, ends, side="right"))
+    count = lengths_of(starts, len(here))
     # a part without rows lies between equal ends, or beyond the largest value
-    means = np.where(count > 0, ends[0] + sums / np.maximum(count, 1), np.append(ends, ends[-1]))
+    means, some = np.append(ends, ends[-1]), count > 0
+    # sums of differences from the first end: those of large numbers close together stay exact
+    sums = np.add.reduceat(here - ends[0], starts[some])
+    means[some] = ends[0] + sums / count[some]
     return ends, np.maximum.accumulate(means)

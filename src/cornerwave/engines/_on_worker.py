@@ -57,6 +57,7 @@ _ROOMS = (
     "cornerwave.spine.person_counts",
     "cornerwave.spine.person_gaps",
     "cornerwave.spine.person_sample",
+    "cornerwave.spine.person_values",
     "cornerwave.spine.sample",
     "cornerwave.spine.survey",
 )

@@ -33,13 +33,13 @@ from cornerwave.engines._checks import (
     order_of,
 )
 from cornerwave.errors import SourceChanged, SourceError, SourceLost
-from cornerwave.passes import Adding, Found, Pass, Result_co
+from cornerwave.passes import Adding, Found, Pass, Result_co, one_thread
 from cornerwave.privacy import RowOrder
 from cornerwave.sources import Progress, Source, silent
 from cornerwave.spine.frozen import Frozen
 from cornerwave.spine.histories import CHANGED, HistoryRows, row_words, taken_from
 from cornerwave.spine.person_gaps import FoundGaps
-from cornerwave.spine.person_sample import PersonValues, constant_columns
+from cornerwave.spine.person_values import PersonValues, constant_columns
 from cornerwave.spine.recipe import Fingerprints
 from cornerwave.spine.rows import (
     Group,
@@ -165,10 +165,11 @@ class SurveyPass(Pass[Block, Surveyed, Surveyed]):
         what happens to it, or if rows belong together.
         """
         self.surveyor.check(total.survey)
-        check_order(total.order, self.surveyor.schema, is_batch=self.ranges is not None)
-        check_units(self.surveyor, total.survey)
-        if self.ranges is None:
-            check_declared_unit(self.surveyor, total.survey)
+        with one_thread("blas"):  # products of a single column: others would wait busily
+            check_order(total.order, self.surveyor.schema, is_batch=self.ranges is not None)
+            check_units(self.surveyor, total.survey)
+            if self.ranges is None:
+                check_declared_unit(self.surveyor, total.survey)
         return total
 
 
@@ -188,14 +189,16 @@ def survey_rows(
     scales = engine.run(SamplePass(sampler)) if sampler.columns else sampler.scales(None)
     fixed = known or {}
     scales = tuple(fixed.get(n, scale) for n, scale in zip(schema.perturbed, scales, strict=True))
-    surveyor = Surveyor(schema, scales, secrets)
+    surveyor = Surveyor(schema, scales, secrets, looks_for_constants=True)
     order = order_of(schema, is_placed=engine.is_placed, rows=engine.all_rows)
     survey = engine.run(SurveyPass(surveyor, order, rows=engine.all_rows), progress).survey
     if (sample := survey.persons) is not None:
-        names = constant_columns(sample, schema.perturbed)
-        survey = replace(survey, constants=constants_of(engine, names, schema, secrets))
+        names = constant_columns(sample.starts, sample.numbers, schema.perturbed)
+        seen = survey.seen_constant.only(names) if survey.seen_constant and names else None
+        constants = seen or constants_of(engine, names, schema, secrets)
+        survey = replace(survey, constants=constants, seen_constant=None)
         if schema.nested:
-            names = constant_columns(sample, schema.perturbed, outer=True)
+            names = constant_columns(sample.outer_starts, sample.numbers, schema.perturbed)
             outer = constants_of(engine, names, schema, secrets, outer=True)
             survey = replace(survey, outer_constants=outer)
     if survey.nesting is not None:

@@ -11,9 +11,11 @@ Names and counts are shown, never a value.
     _recognise  what must not leave by default, and numbers that are codes (_seen, _texts, _words)
     _scales     a number on its own scale, or on that of its ranks
     _explained_gaps  numbers whose gaps a category explains
+    _followed   columns that another one decides: bands, labels, groups
+    _totals     numbers that are sums of others
     _distances  numbers and dates that come after another one
     _disclosure    which columns reveal which, and what copies will look like
-    _trial      the draft registered on sampled rows: what to hide or leave out so that half is had
+    _trial      the draft registered on sampled rows: what to hide or leave out for half
     _unit_draft columns that name people, firms, places
     _common_units  what names the same persons in several tables
     _family     linked tables: their unit, keys, repeated columns, what joins them

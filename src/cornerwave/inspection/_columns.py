@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from cornerwave.arrays import Floats
 from cornerwave.columns import (
     FEW_ROWS,
+    LEAST_ROWS,
     MOST_CATEGORIES,
     Distinct,
     Encoded,
@@ -56,7 +57,8 @@ class ColumnReport:
     that may, and the sampled cells that hold it; `is_dated` is true of text that spells dates;
     `scale` is that of a number to be perturbed, if its values show which; `description` is what
     the file states that it means; `relative_to` the column that it is drafted as a distance from,
-    `present_if` the category that explains its gaps, each with the reason.
+    `present_if` the category that explains its gaps, `follows` the column that decides it, `sum_of`
+    the columns that it is the sum of, each with the reason.
     """
 
     name: str
@@ -76,6 +78,8 @@ class ColumnReport:
     description: str | None = None
     relative_to: tuple[str, str] | None = None
     present_if: tuple[str, str] | None = None
+    follows: tuple[str, str] | None = None
+    sum_of: tuple[str, str] | None = None
 
     @property
     def is_ranked(self) -> bool:
@@ -86,6 +90,15 @@ class ColumnReport:
     def is_whole(self) -> bool:
         """Whether it is drafted as whole numbers, though its type is of others."""
         return self.is_ranked and self.scale is not None and self.scale.whole
+
+    @property
+    def released_type(self) -> tuple[str, str] | None:
+        """The type that it is drafted to have in copies, if it is another one, and why."""
+        if self.is_whole:
+            return "int64", "it holds whole numbers alone, and so do copies"
+        if self.do == "perturb" and self.scale is not None and self.scale.seconds:
+            return "timestamp[s]", "it holds whole seconds alone, and so do copies"
+        return None
 
     @property
     def decimals(self) -> int | None:
@@ -99,6 +112,8 @@ class ColumnReport:
             "hide_missing": bool(self.missing),
             "relative_to": self.relative_to is not None,
             "present_if": self.present_if is not None,
+            "follows": self.follows is not None,
+            "sum_of": self.sum_of is not None,
         }
         return tuple(name for name, is_asked in asked.items() if is_asked)
 
@@ -187,6 +202,8 @@ class Columns:
             recognised = known.get(part.name)
             undecided = _undecided(part.type, distinct, present)
             do = _do(part.type, undecided, recognised)
+            if self._is_constant(distinct, present) and (do != "decide" or not present):
+                do = "drop"
             cells = rows.column(part.name) if part.name in rows.column_names else None
             scale = drafted_scale(cells, part.name) if do == "perturb" and cells else None
             ranked = scale is not None and scale.transform == RANK
@@ -251,6 +268,11 @@ class Columns:
         ]
         return {each.column: each.share for each in self._order.revealed(numbers, categories)}
 
+    def _is_constant(self, distinct: Distinct, present: int) -> bool:
+        """Whether fewer than RARE rows hold another value than the most frequent one, or none."""
+        varied = self.rows - min(distinct.most_held, present)
+        return self.rows >= LEAST_ROWS and distinct.exact and (not present or varied < RARE)
+
     def _warnings(
         self, part: pa.Field, distinct: Distinct, present: int, recognised: Recognised | None
     ) -> Iterator[str]:
@@ -268,8 +290,15 @@ class Columns:
         is_known = recognised is not None and IDENTIFIER in recognised.reason
         if (category or pa.types.is_integer(part.type)) and present > FEW_ROWS and not is_known:
             yield from _nearly_unique(distinct, present)
-        if distinct.number == 1:
-            yield "constant: noise cannot hide it"
+        if self._is_constant(distinct, present):
+            others = self.rows - distinct.most_held
+            yield (
+                "no values at all: there is nothing to release"
+                if not present
+                else "constant: copies would show it unchanged"
+                if not others
+                else f"constant but for {others} of the rows: copies would show these, or nothing"
+            )
         if category and distinct.exact and (rare := distinct.held_by_fewer_than(RARE)):
             many = "1 value is" if rare == 1 else f"{rare:,} values are"
             yield f"{many} held by fewer than {RARE} rows; min_count pools rare values"

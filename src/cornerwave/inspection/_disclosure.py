@@ -21,9 +21,9 @@ from cornerwave.columns import (
 from cornerwave.errors import SourceError
 from cornerwave.inspection._scales import can_be_ranked
 from cornerwave.inspection._trial import KNOWN, Trial, fewer, unit_in, usable
-from cornerwave.levels import HALF, retention
+from cornerwave.levels import HALF, retention, worth
 from cornerwave.noise import position_ids
-from cornerwave.outlook import explained, outlooks
+from cornerwave.outlook import advice, outlooks
 from cornerwave.reuse import TableMarks
 from cornerwave.spine.frozen import Frozen
 from cornerwave.spine.sample import row_hashes
@@ -67,13 +67,15 @@ class SampledRows:
 class Disclosure:
     """What a trial registration showed.
 
-    `sentences` state what columns reveal of each other, `together` are the categories to refresh
+    `sentences` state what columns reveal of each other and what to do, `details` the figures behind
+    them, `together` are the categories to refresh
     as one, `hide_missing` the columns whose gaps reveal too much to be shown; `looks` states what a
     column's copies will look like; `left_out` are the columns without which privacy 0.5 can be
     had; `frozen` is what was fixed.
     """
 
     sentences: tuple[str, ...] = ()
+    details: tuple[str, ...] = ()
     together: tuple[tuple[str, ...], ...] = ()
     hide_missing: tuple[str, ...] = ()
     looks: Mapping[str, str] = field(default_factory=dict)
@@ -93,6 +95,8 @@ def disclosure(
     ranked: Sequence[str] = (),
     relative: Relative | None = None,
     present: Mapping[str, str] | None = None,
+    follows: Mapping[str, str] | None = None,
+    sums: Mapping[str, tuple[str, int | None]] | None = None,
     time: str | None = None,
     *,
     linked: bool = False,
@@ -100,7 +104,8 @@ def disclosure(
     """Register some rows for trial, with what a draft proposes for each column.
 
     Numbers that are `ranked` are perturbed on their ranks, those `relative` to others as distances;
-    they are `present` if a category lets them. In `linked` tables gaps of numbers stay visible.
+    they are `present` if a category lets them. Columns that others decide `follows` these,
+    `sums` are of others, with so many decimals. In `linked` tables gaps of numbers stay visible.
     """
     if not any(do in ("perturb", "category") for do in proposed.values()):
         return Disclosure()
@@ -110,7 +115,8 @@ def disclosure(
         relative = relative or {}
         scored = dict(zip(ranked, distances_in(few, ranked, relative), strict=True))
         ranked = [n for n, x in scored.items() if can_be_ranked(pa.chunked_array([x]), n)]
-        apart = Trial.of(few, types, proposed, ranked, relative, present or {}, time)
+        given = (relative, present or {}, follows or {}, sums or {})
+        apart = Trial.of(few, types, proposed, ranked, *given, time=time)
         joined = apart.with_close_ones_together()
         found = joined.with_half_reached(linked=linked)
         shown = found.on(rows)
@@ -119,8 +125,10 @@ def disclosure(
     except SourceError as error:
         return Disclosure((f"registering this draft would be refused: {error}",))
     counted = replace(shown.frozen, people=None)  # persons are those of all rows, not of the trial
+    what = advice(counted)
     return Disclosure(
-        (*_saved(apart, joined), *_reaching(joined, shown), *explained(counted)),
+        (*_saved(apart, joined), *_reaching(joined, shown), *what.lines()),
+        what.details,
         shown.together,
         shown.choices.hide_missing,
         dict(_looks(shown.frozen)),
@@ -171,8 +179,8 @@ def _saved(apart: Trial, joined: Trial) -> Iterator[str]:
     if before is not None and after is not None and after.noise < before.noise:
         groups = "; ".join(" and ".join(names) for names in joined.together)
         yield (
-            f"refreshed together ({groups}): privacy 0.5 takes noise {after.noise:.3g} "
-            f"instead of {before.noise:.3g}"
+            f"refreshed together ({groups}): at privacy 0.5 a copy is worth "
+            f"{worth(after.noise):.0%} of the rows for a mean instead of {worth(before.noise):.0%}"
         )
 
 

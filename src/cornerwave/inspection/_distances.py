@@ -1,5 +1,7 @@
 """Numbers and dates that come after another one in nearly all rows, as an exit after an entry.
 
+Or before it, where the earlier one has gaps: then the other way round a value would be lost.
+
 With noise of its own each of the two, 42 % of the people of COMPAS leave jail before they enter it.
 So the later one is drafted as a distance from the one before it, on ranks, where copies keep the
 order. Dates are compared with dates; numbers only if their names differ by a pair of words.
@@ -18,7 +20,7 @@ from cornerwave.errors import ColumnError
 from cornerwave.inspection._columns import ColumnReport
 from cornerwave.inspection._scales import RANK, DraftedScale, can_be_ranked
 
-ORDERED, NAMED = 0.999, 0.95
+ORDERED, NAMED = 0.995, 0.95
 """In so many of the rows that have both, the one is not before the other; of a pair by its names in
 fewer, since dates have errors: 3 % of COMPAS leave jail up to a day before they enter it."""
 HELD = 0.999
@@ -33,12 +35,16 @@ PAIRS = {
 
 @dataclass(frozen=True)
 class _Later:
-    """A column that lies above another one: in which share of the rows, and by how much."""
+    """A column that lies above another one: in which share of the rows, and by how much.
+
+    Or below it, if it `is_earlier`.
+    """
 
     base: str
     share: float
     distance: float
     named: bool
+    is_earlier: bool
 
 
 def with_distances_drafted(
@@ -58,17 +64,6 @@ def with_distances_drafted(
                 drafted[name] = _relative(report, known[each.base], each)
                 break
     return tuple(drafted.get(each.name, each) for each in columns)
-
-
-def without_dropped_bases(columns: Sequence[ColumnReport]) -> tuple[ColumnReport, ...]:
-    """Return columns of which none is relative to one that is not perturbed any more."""
-    noisy = {each.name for each in columns if each.do == "perturb"}
-    return tuple(
-        replace(each, relative_to=None)
-        if each.relative_to and not {each.name, each.relative_to[0]} <= noisy
-        else each
-        for each in columns
-    )
 
 
 def _may_pair(report: ColumnReport, rows: pa.Table) -> bool:
@@ -98,23 +93,30 @@ def _bases(
     name, x = report.name, values[report.name]
     for other, base in known.items():
         alike = plain_type(types.field(name).type) == plain_type(types.field(other).type)
-        digits = (report.decimals, _is_whole(report)) == (base.decimals, _is_whole(base))
+        digits = _digits(report) == _digits(base)
         named = _named_as_pair(other, name)
         dated = unit_of(plain_type(types.field(name).type)) is not None
         if other == name or not alike or not digits or not (named or dated):
             continue
         distance = x - values[other]
         distance = distance[~np.isnan(distance)]
-        if len(distance) < HELD * max(int(np.count_nonzero(~np.isnan(x))), 1):
+        held = len(distance) / HELD
+        if held < max(int(np.count_nonzero(~np.isnan(x))), 1):
             continue
-        share = float(np.mean(distance >= 0))
+        # an earlier one is relative to a later one only if that could not be to it
+        is_earlier = bool(held < np.count_nonzero(~np.isnan(values[other])) and distance.mean() < 0)
+        named = named or (is_earlier and _named_as_pair(name, other))
+        away = -distance if is_earlier else distance
+        share = float(np.mean(away >= 0))
         ranked = can_be_ranked(pa.chunked_array([distance]), name)
-        if share >= (NAMED if named else ORDERED) and distance.mean() > 0 and ranked:
-            yield _Later(other, share, float(np.median(distance)), named)
+        if share >= (NAMED if named else ORDERED) and away.mean() > 0 and ranked:
+            yield _Later(other, share, float(np.median(away)), named, is_earlier)
 
 
-def _is_whole(report: ColumnReport) -> bool:
-    return report.scale is not None and report.scale.whole
+def _digits(report: ColumnReport) -> tuple[int | None, bool, bool]:
+    """Return how finely a column is drafted to be rounded."""
+    scale = report.scale
+    return (report.decimals, *((scale.whole, scale.seconds) if scale else (False, False)))
 
 
 def _named_as_pair(base: str, name: str) -> bool:
@@ -134,9 +136,10 @@ def _words(name: str) -> list[str]:
 def _relative(report: ColumnReport, base: ColumnReport, later: _Later) -> ColumnReport:
     """Return a column drafted as relative to another."""
     share = "all" if later.share == 1 else f"{later.share:.2%} of the"
-    why = f"not below {base.name} in {share} rows looked at: copies keep that"
+    where = "above" if later.is_earlier else "below"
+    why = f"not {where} {base.name} in {share} rows looked at: copies keep that"
     scale = report.scale or DraftedScale(RANK, "")
-    reason = "its distance on ranks: one that is never negative stays so"
+    reason = "its distance on ranks: one that never changes its sign stays so"
     return replace(
         report,
         relative_to=(base.name, why),

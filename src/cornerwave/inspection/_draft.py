@@ -124,8 +124,9 @@ def alike(columns: Sequence[ColumnReport]) -> list[list[ColumnReport]]:
 def _decided(report: ColumnReport) -> tuple[object, ...]:
     """Return what columns have in common that share an entry."""
     return (
-        *(report.do, report.type, report.marks, report.is_ranked, report.is_whole),
+        *(report.do, report.type, report.marks, report.is_ranked, report.released_type),
         *(report.decimals, report.description, report.relative_to, report.present_if),
+        *(report.follows, report.sum_of),
     )
 
 
@@ -149,7 +150,13 @@ def _entry(
         told = "released with copies: it must not name people"
         undecided = "# " if first.do == DECIDE else ""
         yield undecided + _line("describe", first.description, told)
-    if first.do == "perturb" and first.present_if is not None:
+    if first.follows is not None:
+        yield _line("follows", *first.follows)
+    elif first.sum_of is not None:
+        yield _line("sum_of", *first.sum_of)
+        if (many := first.scale and first.scale.decimals) is not None:
+            yield _line("decimals", many, "as many as the table has, and so do copies")
+    elif first.do == "perturb" and first.present_if is not None:
         yield _line("present_if", *first.present_if)
     elif hides:
         yield _line("hide_missing")
@@ -185,8 +192,8 @@ def _scale(same: Sequence[ColumnReport]) -> Iterator[str]:
         yield _line("transform", first.scale.transform, first.scale.reason)
     else:
         yield f"# {first.scale.reason}"
-    if first.is_whole:
-        yield _line("released_type", "int64", "it holds whole numbers alone, and so do copies")
+    if first.released_type is not None:
+        yield _line("released_type", *first.released_type)
     if first.decimals is not None:
         yield _line("decimals", first.decimals, "as many as the table has, and so do copies")
 

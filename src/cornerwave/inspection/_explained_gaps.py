@@ -76,7 +76,10 @@ def _unlike(
 def without_invented(
     columns: Sequence[ColumnReport], hidden: Sequence[str]
 ) -> tuple[ColumnReport, ...]:
-    """Return columns without the numbers most of whose cells would be draws for hidden gaps."""
+    """Return columns without those that are nearly empty, and whose gaps would be hidden.
+
+    Most of the cells of a number would be draws, and a category would show when it has a value.
+    """
     return tuple(
         replace(
             each,
@@ -88,7 +91,7 @@ def without_invented(
             ),
         )
         if each.name in hidden
-        and each.do == "perturb"
+        and each.do in ("perturb", "category")
         and each.present_if is None
         and each.missing >= NEARLY_EMPTY
         else each

@@ -13,9 +13,11 @@ from cornerwave.choices import DOES, DROPPED, UNIT
 from cornerwave.columns import SAFE_ROWS, Distinct
 from cornerwave.inspection._columns import ColumnReport, Columns
 from cornerwave.inspection._disclosure import Disclosure, SampledRows, disclosure
-from cornerwave.inspection._distances import with_distances_drafted, without_dropped_bases
+from cornerwave.inspection._distances import with_distances_drafted
 from cornerwave.inspection._draft import risks
 from cornerwave.inspection._explained_gaps import with_presence_drafted, without_invented
+from cornerwave.inspection._followed import with_followers_drafted
+from cornerwave.inspection._totals import with_totals_drafted
 from cornerwave.inspection._unit_draft import (
     accepted_unit,
     better_unit,
@@ -127,16 +129,18 @@ def _inspection(
     rows, units = look.rows, look.units
     several = unit is not None and not look.is_unique(unit.columns[0])
     time = time_to_propose(rows, unit) if several else None
-    columns = tuple(with_time(columns, rows, unit, time))
-    if not several:  # rows of a person share noise: their columns have it by themselves
-        columns = with_presence_drafted(with_distances_drafted(columns, rows), rows)
+    plain = tuple(with_time(columns, rows, unit, time))
+    columns = _of_each_other(plain, rows, several=several, time=time)
     disclosed = _disclosed(look, columns, time, linked=linked)
-    kept = without_invented(columns, disclosed.hide_missing)
-    if kept != columns:
-        columns = without_dropped_bases(kept)
+    kept = {each.name: each for each in without_invented(columns, disclosed.hide_missing)}
+    if dropped := {each.name for each in columns if kept[each.name] != each}:
+        plain = tuple(kept[each.name] if each.name in dropped else each for each in plain)
+        columns = _of_each_other(plain, rows, several=several, time=time)
         disclosed = _disclosed(look, columns, time, linked=linked)
     left_out = dict.fromkeys(disclosed.left_out, (DOES[DROPPED], LEFT_OUT))
-    columns = without_dropped_bases(tuple(with_changes(columns, left_out)))
+    if left_out:
+        left = list(with_changes(plain, left_out))
+        columns = _of_each_other(left, rows, several=several, time=time)
     proposed = {each.name: each.do for each in columns}
     warnings = [*unit_warnings(columns, units, unit)] if several or unit is None else []
     better = None
@@ -160,6 +164,16 @@ def _inspection(
     return Inspection(columns, disclosed, tuple(warnings), tuple(units), asked, time)
 
 
+def _of_each_other(
+    columns: Sequence[ColumnReport], rows: pa.Table, *, several: bool, time: str | None
+) -> tuple[ColumnReport, ...]:
+    """Return columns of which some are distances, follow others, or are present by others."""
+    if several:  # rows of a person share noise: their numbers have it by themselves
+        return with_followers_drafted(columns, rows, time)
+    relative = with_distances_drafted(with_totals_drafted(columns, rows), rows)
+    return with_presence_drafted(with_followers_drafted(relative, rows), rows)
+
+
 LEFT_OUT = "proposed to be left out: with it privacy 0.5 cannot be had, see above"
 
 
@@ -174,6 +188,12 @@ def _disclosed(
         [each.name for each in columns if each.is_ranked],
         relative={each.name: each.relative_to[0] for each in columns if each.relative_to},
         present={each.name: each.present_if[0] for each in columns if each.present_if},
+        follows={each.name: each.follows[0] for each in columns if each.follows},
+        sums={
+            each.name: (each.sum_of[0], None if each.scale is None else each.scale.decimals)
+            for each in columns
+            if each.sum_of
+        },
         time=time,
         linked=linked,
     )

@@ -45,6 +45,8 @@ SKEWED = 1.0
 LEAST_KNOTS = 10
 """Fewer rows than these knots need leave a tenth of a copy, or more, at the outermost ones, which
 is no better than its own scale."""
+LEAST_APART = 10
+"""So many rows differ from the value of all others, or copies on ranks would show that value."""
 MOST_DECIMALS = 6
 """Numbers with more decimals were computed, and their digits are nobody's to keep."""
 MOST_LOOKED_AT = 4096
@@ -55,13 +57,15 @@ MOST_LOOKED_AT = 4096
 class DraftedScale:
     """The transform that is drafted for a number, None for its own scale, and why.
 
-    `whole` is whether floats hold whole numbers alone, `decimals` how many they have if few.
+    `whole` is whether floats hold whole numbers alone, `decimals` how many they have if few;
+    `seconds` whether times of a finer unit are those of whole seconds.
     """
 
     transform: str | None
     reason: str
     whole: bool = False
     decimals: int | None = None
+    seconds: bool = False
 
 
 def drafted_scale(cells: pa.ChunkedArray, name: str) -> DraftedScale | None:
@@ -72,14 +76,20 @@ def drafted_scale(cells: pa.ChunkedArray, name: str) -> DraftedScale | None:
     type_ = plain_type(cells.type)
     whole = pa.types.is_floating(type_) and bool((x == np.rint(x)).all())
     decimals = None if whole or not pa.types.is_floating(type_) else _decimals(x)
+    seconds = _is_finer(type_) and bool((x == np.rint(x)).all())
     step, rows = 1.0 if whole else float(step_of(type_) or 0), len(x)
     x = x[np.linspace(0, len(x) - 1, min(len(x), MOST_LOOKED_AT)).astype(np.int64)]
     kind = "dates" if unit_of(type_) else "whole numbers" if step == 1.0 else "numbers"
     if why := [*_against_own(x, step, kind, BY_CHANCE / math.sqrt(rows))]:
         reason = f"{why[0]}; on ranks copies are distributed as the table"
-        return DraftedScale(RANK, reason, whole, decimals)
+        return DraftedScale(RANK, reason, whole, decimals, seconds)
     about = f"{kind} about normal: they keep their own scale, on which regressions are linear"
-    return DraftedScale(None, about, decimals=decimals)
+    return DraftedScale(None, about, decimals=decimals, seconds=seconds)
+
+
+def _is_finer(type_: pa.DataType) -> bool:
+    """Whether a type of points in time without a zone is finer than seconds."""
+    return pa.types.is_timestamp(type_) and type_.tz is None and type_.unit != "s"
 
 
 def _decimals(x: Floats) -> int | None:
@@ -106,8 +116,11 @@ def _ascending(cells: pa.ChunkedArray, name: str) -> Floats:
 def _has_ranks(ascending: Floats) -> bool:
     """Whether there are values enough, and not nearly all the same one."""
     knots = min(KNOTS, len(ascending) // ROWS_PER_KNOT)
-    half = len(ascending) // max(knots, 1) // 2  # of the outermost shares
-    return knots >= LEAST_KNOTS and bool(ascending[half] < ascending[-1 - half])
+    if knots < LEAST_KNOTS:
+        return False
+    # of the outermost shares: nearly all zeros have some other rows in the last of them
+    few = min(len(ascending) // knots // 2, LEAST_APART - 1)
+    return bool(ascending[few] < ascending[-1 - few])
 
 
 def _against_own(x: Floats, step: float, kind: str, chance: float) -> Iterator[str]:

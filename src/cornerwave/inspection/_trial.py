@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cornerwave.arrays import Ints
-from cornerwave.choices import CATEGORY, DOES, DROPPED, PERTURBED, UNIT, Choices
+from cornerwave.choices import CATEGORY, DERIVED, DOES, DROPPED, PERTURBED, UNIT, Choices
 from cornerwave.columns import Relative, decide
 from cornerwave.errors import SourceError, collecting_warnings
 from cornerwave.inspection._columns import RARE
@@ -37,7 +37,7 @@ BETTER = 0.01
 ROWS_OF_A_PERSON = 1.5
 """So many rows of a person are sampled on average, or the trial is one of rows."""
 
-_TRIED = (DOES[PERTURBED], DOES[CATEGORY], DOES[UNIT])
+_TRIED = (DOES[PERTURBED], DOES[CATEGORY], DOES[UNIT], DOES[DERIVED])
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,8 @@ class Trial:
         ranked: Sequence[str],
         relative: Relative,
         present: Mapping[str, str],
+        follows: Mapping[str, str],
+        sums: Mapping[str, tuple[str, int | None]],
         time: str | None = None,
     ) -> "Trial":
         """Register rows as proposed; columns to be decided are left out."""
@@ -76,6 +78,9 @@ class Trial:
                 min_count=RARE,
                 transform={name: RANK for name in ranked if proposed[name] == "perturb"},
                 relative_to={n: base for n, base in relative.items() if proposed[n] == "perturb"},
+                follows={n: other for n, other in follows.items() if proposed[n] == "derive"},
+                sum_of={n: of for n, (of, _) in sums.items() if proposed[n] == "derive"},
+                decimals={n: many for n, (_, many) in sums.items() if many is not None},
                 present_if={n: other for n, other in present.items() if proposed[n] == "perturb"},
             ),
         )
@@ -174,6 +179,10 @@ class Trial:
     def _without(self, names: Collection[str]) -> Choices:
         """Return the choices without some columns, and without what refers to these."""
         chosen = self.choices
+        # what copies compute from these is left out with them
+        sources = {n: {of} for n, of in chosen.follows.items()}
+        sources |= {n: {*parts} for n, parts in self.frozen.schema.totals.items()}
+        names = {*names} | {n for n, of in sources.items() if of & {*names}}
 
         def less(columns: Sequence[str]) -> tuple[str, ...]:
             return tuple(name for name in columns if name not in names)
@@ -188,6 +197,9 @@ class Trial:
             categorical=less(chosen.categorical),
             hide_missing=less(chosen.hide_missing),
             together=tuple(few for each in chosen.together if len(few := less(each)) > 1),
+            follows={n: of for n, of in chosen.follows.items() if n not in names},
+            sum_of={n: of for n, of in chosen.sum_of.items() if n not in names},
+            decimals={n: many for n, many in chosen.decimals.items() if n not in names},
             transform={n: how for n, how in chosen.transform.items() if n not in names},
             relative_to=known(chosen.relative_to),
             present_if=known(chosen.present_if),

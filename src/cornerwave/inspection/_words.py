@@ -43,6 +43,7 @@ ROLES = _words("""
 
 IDS = _words("""
     id ids uid uuid guid pid oid rownum rowid kennung ident identifier mrn matricule aktenzeichen
+    idno idnr idnum pidnum patid patno ptid subjid subjno caseid respid respno personid rownames
 """)
 NUMBERS = IDS | _words("""
     key nr no num number numero nummer index idx record rec serial ref reference case ticket

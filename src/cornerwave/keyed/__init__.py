@@ -5,6 +5,7 @@ BlockFunction  AES-256 of single blocks: the only source of random bits; masks, 
 hash_bytes     SipHash: a keyed 128-bit hash of texts; hash_words for texts in words
 hash_key       the key of NH, a universal hash of rows, to be enciphered
 Secrets        what keys give, safe from messages and pickles
+sign, is_signed, public_key_of, fingerprint_of    Ed25519
 """
 
 from cornerwave.keyed._cipher import (
@@ -18,15 +19,27 @@ from cornerwave.keyed._cipher import (
     masks,
     room_for,
 )
+from cornerwave.keyed._signatures import (
+    SIGNATURES,
+    fingerprint_of,
+    is_signed,
+    public_key_of,
+    sign,
+)
 
 __all__ = [
     "KEY_BYTES",
+    "SIGNATURES",
     "BlockFunction",
     "Secrets",
     "expand",
+    "fingerprint_of",
     "hash_bytes",
     "hash_key",
     "hash_words",
+    "is_signed",
     "masks",
+    "public_key_of",
     "room_for",
+    "sign",
 ]

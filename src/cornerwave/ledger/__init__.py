@@ -4,6 +4,7 @@
     _chain, _chains           lines, each authenticated together with all before it
     _ledger                   datasets, holdings, editions, as lines of chains
     _records                  rows beside the chains, which may change; the access log
+    _terms                    why somebody has a copy, by which contract, until when; times
     _database                 the tables, transactions, quick reads, errors in our words
     _sqlite, _postgresql      either database: locks, change detection
     _files                    beside it: folders for work, and the keys of rows
@@ -12,18 +13,22 @@ In: an owner's acts. Out: lines that cannot be changed without notice. Another d
 subclass of `Database`, with the type that its tables have for bytes.
 """
 
-from cornerwave.ledger._chains import Act, EditionLine, Entry, Holding
+from cornerwave.ledger._chains import Act, EditionLine, Entry, Held, Holding
 from cornerwave.ledger._files import KeyRun, SeenKeys, remove_leftovers, work_folder
 from cornerwave.ledger._key import Key
 from cornerwave.ledger._ledger import Ledger, State, closed_message
 from cornerwave.ledger._postgresql import check_address
 from cornerwave.ledger._records import Access, Record, Records, check_name, now
+from cornerwave.ledger._terms import MOST_WORDS, NO_TERMS, Terms, day_of, short, time_of, written
 
 __all__ = [
+    "MOST_WORDS",
+    "NO_TERMS",
     "Access",
     "Act",
     "EditionLine",
     "Entry",
+    "Held",
     "Holding",
     "Key",
     "KeyRun",
@@ -32,10 +37,15 @@ __all__ = [
     "Records",
     "SeenKeys",
     "State",
+    "Terms",
     "check_address",
     "check_name",
     "closed_message",
+    "day_of",
     "now",
     "remove_leftovers",
+    "short",
+    "time_of",
     "work_folder",
+    "written",
 ]

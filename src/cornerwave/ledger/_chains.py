@@ -2,17 +2,19 @@
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, NotRequired, TypedDict
 
 from cornerwave import sizes
 from cornerwave.columns import listed
 from cornerwave.errors import AlreadyRegistered, LedgerDamaged, NoSuchDataset, VaultError
+from cornerwave.kinds import canonical
 from cornerwave.ledger._chain import Chain, Draft, Line, attached, detach
 from cornerwave.ledger._database import CHAIN, LINE, Connection, Database, among
 from cornerwave.ledger._files import KeyRun
 from cornerwave.ledger._key import Key
+from cornerwave.ledger._terms import NO_TERMS, Terms
 from cornerwave.reuse import Relation, Repeat, TableMarks, related, repeated
 from cornerwave.spec import CopySpec
 
@@ -94,6 +96,7 @@ class Holding:
     recipient: str
     spec: CopySpec
     since: str
+    terms: Terms = NO_TERMS
 
 
 @dataclass(frozen=True)
@@ -265,11 +268,57 @@ def act_draft(who: str, what: str) -> list[Draft]:
     return [Draft(at, ACT, NOBODY, stated)] if who else []
 
 
-def holdings_in(chain: Chain, lines: Iterable[Line]) -> Iterator[Holding]:
-    """Yield the holdings among a chain's lines."""
+Held = tuple[str, CopySpec] | tuple[str, CopySpec, Terms]
+"""Who is about to hold a copy, which one, and on which terms if there are any."""
+
+
+def holdings_in(chain: Chain, lines: Iterable[Line]) -> list[Holding]:
+    """Return the holdings among a chain's lines, each on the terms that were stated last."""
+    found: dict[tuple[str, str], Holding] = {}
     for line in lines:
         if line.kind == HOLDING and line.recipient is not None:
-            yield Holding(line.recipient, CopySpec.of_json(json.loads(chain.read(line))), line.at)
+            copy, terms = _copy_in(chain.read(line))
+            key = line.recipient, copy
+            if key in found:
+                found[key] = replace(found[key], terms=terms)
+            else:
+                spec = CopySpec.of_json(json.loads(copy))
+                found[key] = Holding(line.recipient, spec, line.at, terms)
+    return list(found.values())
+
+
+def holding_drafts(
+    chain: Chain, lines: Iterable[Line], copies: Iterable[Held], at: str
+) -> list[Draft]:
+    """Return the lines for copies that are not among a chain's lines, or are there on other terms.
+
+    A copy without terms is the same as one on any.
+    """
+    standing = {
+        (line.recipient, copy): terms
+        for line in lines
+        if line.kind == HOLDING
+        for copy, terms in [_copy_in(chain.read(line))]
+    }
+    drafts = []
+    for recipient, spec, *stated in copies:
+        terms = stated[0] if stated else NO_TERMS
+        content = spec.to_json()
+        key = recipient, canonical(content)
+        if key not in standing or (terms and terms != standing[key]):
+            standing[key] = terms
+            text = canonical({**content, "terms": terms.to_json()}) if terms else key[1]
+            drafts.append(Draft(at, HOLDING, recipient, text))
+    return drafts
+
+
+def _copy_in(text: str) -> tuple[str, Terms]:
+    """Return the canonical JSON of the copy that a line states, and its terms."""
+    if '"terms"' not in text:  # so that lines of many holders need not be parsed
+        return text, NO_TERMS
+    kept = json.loads(text)
+    terms = Terms.of_json(kept.pop("terms", {}))
+    return canonical(kept), terms
 
 
 def late(chain: Chain) -> VaultError:

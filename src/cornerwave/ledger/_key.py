@@ -1,6 +1,7 @@
 """256 secret bits from the operating system, and everything derived from them.
 
-    vault key    --HKDF(purpose)-->  row ids, fingerprints, marks, chains, a key per dataset
+    vault key    --HKDF(purpose)-->  row ids, fingerprints, marks, chains, a key per dataset,
+                                     the key that signs what is handed out
     dataset key  --HKDF(purpose)-->  noise, draws for missing values
 
 Anyone with the key can remove the noise from every copy. Without it, no copy can be
@@ -26,10 +27,13 @@ from cornerwave.errors import (
     WrongKey,
     warn,
 )
-from cornerwave.keyed import KEY_BYTES, expand
+from cornerwave.keyed import KEY_BYTES, expand, public_key_of, sign
 
 _PREFIX = "cornerwave-key-1:"
 _NONCE_BYTES = 12
+# Derived, not a second secret: there is one key to back up, a lost ledger loses no signature, and
+# all machines that share a vault sign alike. Who has the vault's key could forge the ledger anyway.
+_SIGNING = "signing"
 
 
 class Key:
@@ -120,6 +124,15 @@ class Key:
     def fits(self, seal: str, content: bytes) -> bool:
         """Return whether a seal belongs to this content."""
         return hmac.compare_digest(str(seal).encode(), self.seal(content).encode())
+
+    def sign(self, content: bytes) -> bytes:
+        """Return a signature that anybody can check who has the public key."""
+        return sign(self.derive(_SIGNING), content)
+
+    @property
+    def public_key(self) -> bytes:
+        """The public half of the key that signs, as PEM: it can be given to anybody."""
+        return public_key_of(self.derive(_SIGNING))
 
     def encrypt(self, content: bytes, context: bytes) -> bytes:
         """Encrypt with AES-256-GCM; `context` is authenticated, and needed to decrypt.

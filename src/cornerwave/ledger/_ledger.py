@@ -11,7 +11,6 @@ what, and never changes the noise. Appending checks the chain's row and its last
 costs one line; only what reads a whole chain checks the whole of it.
 """
 
-import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,7 +18,6 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from cornerwave.errors import (
     AlreadyRegistered,
@@ -30,10 +28,10 @@ from cornerwave.errors import (
     WrongKey,
     nearest,
 )
+from cornerwave.kinds import canonical
 from cornerwave.ledger._chain import Chain, Draft, attach
 from cornerwave.ledger._chains import (
     EDITION,
-    HOLDING,
     MARKS,
     MOVED,
     RENAMED,
@@ -43,11 +41,13 @@ from cornerwave.ledger._chains import (
     Chains,
     EditionLine,
     Entry,
+    Held,
     Holding,
     act_draft,
     check_named,
     check_new,
     check_rows_new,
+    holding_drafts,
     holdings_in,
     late,
 )
@@ -56,7 +56,6 @@ from cornerwave.ledger._key import Key
 from cornerwave.ledger._postgresql import PostgreSQL
 from cornerwave.ledger._records import Records
 from cornerwave.ledger._sqlite import SQLite
-from cornerwave.spec import CopySpec
 
 
 @dataclass(frozen=True)
@@ -149,15 +148,25 @@ class Ledger:
             known = [vault, *chains.datasets(vault)]
             return sorted((act for c in known for act in chains.acts(c)), key=lambda act: act.at)
 
-    def register(self, entry: Entry, attachments: Mapping[str, bytes] | None = None) -> Entry:
+    def register(
+        self,
+        entry: Entry,
+        attachments: Mapping[str, bytes] | None = None,
+        *,
+        instead: str = "",
+    ) -> Entry:
         """Record a dataset, and return the entry that the ledger has from now on.
 
-        `attachments` are kept beside the chain.
+        `attachments` are kept beside the chain. The dataset with the id `instead`, of which nothing
+        was released, is forgotten in the same transaction.
 
         The same id under the same name is recorded once. Raises AlreadyRegistered if the name
         or the id belongs to another dataset, or if another has some of the values.
         """
-        return self.register_all([(entry, attachments or {})])[0]
+        with self._writing() as chains:
+            if instead:
+                self._unregister(chains, instead)
+            return self._register(chains, entry, attachments or {})
 
     def register_all(self, entries: Sequence[tuple[Entry, Mapping[str, bytes]]]) -> list[Entry]:
         """Record several datasets, all or none, each with what is kept beside its chain."""
@@ -176,23 +185,29 @@ class Ledger:
         entry = replace(entry, macs=macs)
         stated = {name: value for name, value in asdict(entry).items() if name != "editions"}
         done = act_draft(self.who, "registered")
-        chains.append(chain, [Draft(at, "registration", None, _json(stated)), *done])
-        listed = _json({"id": entry.id, "name": entry.name})
+        chains.append(chain, [Draft(at, "registration", None, canonical(stated)), *done])
+        listed = canonical({"id": entry.id, "name": entry.name})
         chains.append(vault, [Draft(at, "dataset", None, listed)])
         return entry
 
-    def rehearse(self, entry: Entry) -> Entry:
+    def rehearse(self, entry: Entry, *, instead: str = "") -> Entry:
         """Do what `register` does, but record nothing."""
         with self._reading() as chains:
-            return self._there(chains, chains.vault(), entry, lock=False) or entry
+            known = self._there(chains, chains.vault(), entry, lock=False, without=instead)
+            return known or entry
 
-    def _there(self, chains: Chains, vault: Chain, entry: Entry, *, lock: bool) -> Entry | None:
-        """Return the entry that the ledger has already. Raises AlreadyRegistered."""
+    def _there(
+        self, chains: Chains, vault: Chain, entry: Entry, *, lock: bool, without: str = ""
+    ) -> Entry | None:
+        """Return the entry that the ledger has already. Raises AlreadyRegistered.
+
+        The dataset with the id `without` counts as one that is not there.
+        """
         if not entry.name or entry.id in ("", VAULT_CHAIN):
             raise VaultError(
                 "a dataset needs a name and an id, and the id cannot be that of the vault's chain"
             )
-        known = chains.datasets(vault, lock=lock)
+        known = [each for each in chains.datasets(vault, lock=lock) if each.id != without]
         entries = [chains.entry(chain) for chain in known]
         for there in entries:
             if (there.id, there.name) == (entry.id, entry.name):
@@ -234,11 +249,13 @@ class Ledger:
                 known = chains.entry(other)
                 if other.id not in (chain.id, *there.unrelated) and chain.id not in known.unrelated:
                     check_new(of_batch, chains.marks(other, known), other.name)
-            contents = {**attachments, MARKS: _json(list(marks)).encode()}
+            contents = {**attachments, MARKS: canonical(list(marks)).encode()}
             macs = {name: attach(chains.connection, chain, name, c) for name, c in contents.items()}
             at = _now()
             done = act_draft(self.who, f"added edition {line['edition']} ({line['kind']})")
-            chains.append(chain, [Draft(at, EDITION, None, _json({**line, "macs": macs})), *done])
+            chains.append(
+                chain, [Draft(at, EDITION, None, canonical({**line, "macs": macs})), *done]
+            )
             added: EditionLine = {**line, "macs": macs, "at": at}
             return replace(there, editions=(*there.editions, added))
 
@@ -275,20 +292,23 @@ class Ledger:
         Its lines go, and its marks with them; the vault's chain states that it was there.
         """
         with self._writing() as chains:
-            vault = chains.vault(lock=True)
-            chain = chains.chain(dataset, lock=True)
-            lines = chains.lines(chain)
-            if recipients := {each.recipient for each in holdings_in(chain, lines)}:
-                raise DatasetReleased(
-                    f"{chain.name!r} was released to {len(recipients)} "
-                    f"recipient{'s' * (len(recipients) > 1)}, so the ledger keeps it; close it to "
-                    "end its releases",
-                    use=("close",),
-                )
-            chains.remove(chain)
-            gone = {"id": chain.id, "name": chain.name, "macs": [line.mac for line in lines]}
-            done = act_draft(self.who, f"unregistered {chain.name}")
-            chains.append(vault, [Draft(_now(), UNREGISTERED, None, _json(gone)), *done])
+            self._unregister(chains, dataset)
+
+    def _unregister(self, chains: Chains, dataset: str) -> None:
+        vault = chains.vault(lock=True)
+        chain = chains.chain(dataset, lock=True)
+        lines = chains.lines(chain)
+        if recipients := {each.recipient for each in holdings_in(chain, lines)}:
+            raise DatasetReleased(
+                f"{chain.name!r} was released to {len(recipients)} "
+                f"recipient{'s' * (len(recipients) > 1)}, so the ledger keeps it; close it to "
+                "end its releases",
+                use=("close",),
+            )
+        chains.remove(chain)
+        gone = {"id": chain.id, "name": chain.name, "macs": [line.mac for line in lines]}
+        done = act_draft(self.who, f"unregistered {chain.name}")
+        chains.append(vault, [Draft(_now(), UNREGISTERED, None, canonical(gone)), *done])
 
     def close(self, dataset: str) -> str:
         """End the releases of a dataset, and return since when; what was released stays."""
@@ -316,14 +336,14 @@ class Ledger:
                 old = chains.chain(dataset, lock=True)
                 chain = replace(old, name=name)
                 done = act_draft(self.who, f"renamed, from {old.name}")
-                renamed = Draft(_now(), RENAMED, None, _json({"name": name}))
+                renamed = Draft(_now(), RENAMED, None, canonical({"name": name}))
                 chains.append(chain, [renamed, *done])
-                listed = _json({"id": chain.id, "name": name})
+                listed = canonical({"id": chain.id, "name": name})
                 chains.append(chains.vault(lock=True), [Draft(_now(), RENAMED, None, listed)])
 
     def move(self, dataset: str, source: str, *, edition: int = 1) -> None:
         """Record where the table of a dataset, or what an edition brought, lies now."""
-        moved = _json({"source": source, "edition": edition})
+        moved = canonical({"source": source, "edition": edition})
         with self._writing() as chains:
             chain = chains.chain(dataset, lock=True)
             chains.append(chain, [Draft(_now(), MOVED, None, moved)])
@@ -362,20 +382,20 @@ class Ledger:
     def hold(
         self,
         dataset: str,
-        copies: Iterable[tuple[str, CopySpec]],
+        copies: Iterable[Held],
         *,
         permit: Callable[[Records], None] | None = None,
     ) -> None:
         """Record who is about to hold copies of a dataset, given by its id.
 
         A copy that is recorded already (same recipient, same canonical JSON of its spec) is not
-        written again.
+        written again, unless it is held on other terms from now on.
         """
         self.hold_all({dataset: copies}, permit=permit)
 
     def hold_all(
         self,
-        copies: Mapping[str, Iterable[tuple[str, CopySpec]]],
+        copies: Mapping[str, Iterable[Held]],
         *,
         permit: Callable[[Records], None] | None = None,
     ) -> None:
@@ -389,14 +409,12 @@ class Ledger:
             for dataset in sorted(copies):  # one order, so that none waits for another
                 self._hold(chains, dataset, copies[dataset])
 
-    def _hold(self, chains: Chains, dataset: str, copies: Iterable[tuple[str, CopySpec]]) -> None:
-        wanted = list(dict.fromkeys((to, _json(spec.to_json())) for to, spec in copies))
+    def _hold(self, chains: Chains, dataset: str, copies: Iterable[Held]) -> None:
+        wanted = list(copies)
         chain = chains.chain(dataset, lock=True)
         chains.lines(chain, first=chain.length)
-        lines = chains.lines_of(chain, {recipient for recipient, _ in wanted})
-        standing = {(line.recipient, chain.read(line)) for line in lines}
-        at = _now()
-        drafts = [Draft(at, HOLDING, *copy) for copy in wanted if copy not in standing]
+        lines = chains.lines_of(chain, {recipient for recipient, *_ in wanted})
+        drafts = holding_drafts(chain, lines, wanted, _now())
         if drafts and chain.closed:
             raise DatasetClosed(closed_message(chain.name, chain.closed))
         if drafts:
@@ -408,7 +426,7 @@ class Ledger:
         """Return who holds copies of a dataset, given by its id, in the order of the chain."""
         with self._reading() as chains:
             chain = chains.chain(dataset)
-            return list(holdings_in(chain, chains.lines(chain)))
+            return holdings_in(chain, chains.lines(chain))
 
     def held(self, dataset: str, *recipients: str) -> list[Holding]:
         """Return what some recipients hold of a dataset, given by its id.
@@ -418,7 +436,7 @@ class Ledger:
         """
         with self._reading() as chains:
             chain = chains.chain(dataset)
-            return list(holdings_in(chain, chains.lines_of(chain, set(recipients))))
+            return holdings_in(chain, chains.lines_of(chain, set(recipients)))
 
     def spelled(self, dataset: str, recipients: Collection[str]) -> set[str]:
         """Return how recipients are spelled who hold copies, of names that differ only in case."""
@@ -479,11 +497,6 @@ def _parsed(head: str) -> tuple[str, int, str]:
             "this is not a head of a ledger: it reads ID:NUMBER:MAC, as the ledger gave it"
         )
     return parts[1], int(parts[2]), parts[3]
-
-
-def _json(value: Any) -> str:
-    """Return the canonical JSON of a value: equal values have one text."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def _check_value(key: Key) -> str:

@@ -48,7 +48,8 @@ class CopyColumn:
 
     `rounded` is the rounding step, 0 for none. A category that was not retained was drawn
     from `base`: "marginal" (the column's own frequencies) or "uniform" over `categories`
-    values. Columns in `together` are one category whose values are their combinations.
+    values. Columns in `together` are one category whose values are their combinations. Of one that
+    `is_exchanged` persons show those of others, which were exchanged and not drawn.
     `excess` is by how much the noise exceeds the table's covariances, per unit of noise,
     `scores` the number of scores of a column that was perturbed on ranks, `knots` their values.
     `noise_with` is the covariance of its noise with that of columns, where it is not a multiple of
@@ -63,6 +64,7 @@ class CopyColumn:
     retention: float = 1.0
     base: str = MARGINAL
     categories: int | None = None
+    is_exchanged: bool = False
     together: tuple[str, ...] = ()
     transform: str | None = None
     rounded: float = 0.0
@@ -224,7 +226,7 @@ def columns_of(
     names = metadata.columns if metadata.dataset is not None else schema.names
     retention = (1 + noise) ** -0.5 if metadata.retention is None else float(metadata.retention)
     columns = {}
-    # an event replaces the whole history of a person: all categories by those of one donor
+    # persons exchange whole histories: all categories are those of one donor
     drawn = [n for n, known in metadata.columns.items() if known.role == CATEGORY]
     as_one = tuple(drawn) if metadata.unit is not None and len(drawn) > 1 else ()
     for part in schema:
@@ -240,6 +242,7 @@ def columns_of(
             noise=noise if role == PERTURBED else 0.0,
             retention=retention if role == CATEGORY else 1.0,
             base=known.base or MARGINAL,
+            is_exchanged=role == CATEGORY and metadata.unit is not None,
             categories=known.categories,
             together=as_one if role == CATEGORY and as_one else known.together or (),
             transform=known.transform,

@@ -15,8 +15,9 @@ the table only the noise is random, so
 
     n Var(estimate | table) = E_copy[h^2] - E_P[(T'h)^2],   T'h = E[h | original cell]
 
-and a population adds the sampling error of the table's own share, P(1 - P) / n. Shares are
-not forced into [0, 1]: that would bias them.
+and a population adds the sampling error of the table's own share, P(1 - P) / n. Persons exchange
+what they show, mostly by swaps (spine/exchanges.py), so that of their shares less is random:
+C ln(1+v) P(1 - P) / n. Shares are not forced into [0, 1]: that would bias them.
 """
 
 import math
@@ -28,6 +29,7 @@ import numpy as np
 from cornerwave.arrays import Floats
 from cornerwave.choices import MARGINAL, UNIFORM
 from cornerwave.errors import ColumnError
+from cornerwave.levels import COPIED
 from cornerwave.miner._estimates import Estimates, Labels, Of, code_blocks, find_labels
 from cornerwave.miner._metadata import CopyColumn, quoted
 from cornerwave.sources import Source
@@ -40,7 +42,8 @@ MOST_PAIRS = 20_000
 class Refresh:
     """The refresh of one column; `base` is pi over the labels seen.
 
-    `is_estimated` if pi is the copy's own frequencies, whose error then counts.
+    `is_estimated` if pi is the copy's own frequencies, whose error then counts; `is_exchanged` if
+    persons exchange what they show.
 
     >>> half = Refresh(0.5, np.array([0.5, 0.5]), is_estimated=False)
     >>> half.undo(np.array([0.75, 0.25])), half.expected(np.array([1.0, 0.0]))
@@ -50,6 +53,7 @@ class Refresh:
     retention: float
     base: Floats
     is_estimated: bool
+    is_exchanged: bool = False
 
     @classmethod
     def of(cls, column: CopyColumn, shares: Floats) -> "Refresh":
@@ -58,7 +62,7 @@ class Refresh:
         Raises ColumnError if the base is uniform over an unknown number of values.
         """
         if column.base == MARGINAL or column.retention == 1.0:
-            return cls(column.retention, shares, is_estimated=True)
+            return cls(column.retention, shares, True, column.is_exchanged)
         if column.base != UNIFORM:
             raise ColumnError(f"{column.name!r}: unknown base {column.base!r} in the metadata")
         if column.together:
@@ -87,6 +91,8 @@ class Refresh:
 
     def noise_of(self, shares: Floats) -> Floats:
         """Return the mean variance (m,) of each label's indicator, given the original row."""
+        if self.is_exchanged:
+            return COPIED * -2 * math.log(self.retention) * shares * (1 - shares)
         # E_copy[h^2] - E_P[(T'h)^2] for an indicator h: T'h is q where it is 1, plus a constant
         original = self.undo(shares)
         noise = shares * (1 - shares) - self.retention**2 * original * (1 - original)

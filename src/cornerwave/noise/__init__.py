@@ -54,6 +54,7 @@ from cornerwave.noise._refresh import (
     EventClock,
     Refresher,
     RefreshRoom,
+    ln_1_plus,
     refresh,
     thresholds,
 )
@@ -66,6 +67,7 @@ from cornerwave.noise._stream import (
     coefficients,
     lattice_index,
     lattice_path,
+    level_nearby,
     position_ids,
     steps,
 )
@@ -126,6 +128,8 @@ __all__ = [
     "last_states",
     "lattice_index",
     "lattice_path",
+    "level_nearby",
+    "ln_1_plus",
     "moves_key",
     "nearest_knots",
     "noise_across",

@@ -45,6 +45,11 @@ def thresholds(counts: Sequence[int]) -> Words:
     return np.array(bounds, dtype=np.uint64)
 
 
+def ln_1_plus(noise: Sequence[float]) -> Floats:
+    """Return ln(1+v) = -2 ln q of each level: an event has happened if 2 T_k is not above it."""
+    return np.array([_core.log_1p(level) for level in noise])
+
+
 def refresh(
     codes: Codes,
     ids: Ids,
@@ -73,11 +78,14 @@ class RefreshRoom:
         draws: Callable[[int], tuple[Words, Codes]],
         horizons: Floats,
         out: Codes,
+        *,
+        happened: Callable[[int, Ints, Floats], None] | None = None,
     ) -> None:
         """Let events happen to rows, one after the other, until the last horizon has passed.
 
         `words` returns the masked random words of an event, two for each of some rows: the first
-        is its E_k, the second chooses R_k among `draws`.
+        is its E_k, the second chooses R_k among `draws`. To whom an event has `happened`, and when,
+        is said after each, in memory that is used again.
         """
         times, event = self.times[:0], 0
         # Event by event over many rows, not block by block: few rows have a fifth or sixth.
@@ -97,6 +105,8 @@ class RefreshRoom:
                     self.times[staying:],
                 )
             rows, times = self.rows[:staying], self.times[:staying]
+            if happened is not None:
+                happened(event, rows, times)
             event += 1
 
 
@@ -113,8 +123,7 @@ class Refresher:
         room: RefreshRoom | None = None,
     ) -> None:
         self._key, self.column, self._room = key, column, room or RefreshRoom()
-        # -2 ln q = ln(1 + v): an event has happened if 2 T_k is not above it
-        self._horizons = np.array([_core.log_1p(level) for level in noise])
+        self._horizons = ln_1_plus(noise)
         self.bounds, self._guide = bounds, _guide(bounds)
         self._functions: list[BlockFunction] = []  # one for each event: a key costs 10 us
 
@@ -161,21 +170,32 @@ class Refresher:
 
 
 class EventClock:
-    """The events of persons, each of which replaces all of their categories. Not for threads."""
+    """The times at which persons exchange what all of their categories show. Not for threads."""
 
-    def __init__(self, key: bytes, noise: Sequence[float]) -> None:
+    def __init__(self, key: bytes) -> None:
         self._key, self._room = expand(key, "persons"), RefreshRoom()
-        self._horizons = np.array([_core.log_1p(level) for level in noise])
         self._functions: list[BlockFunction] = []
 
-    def events(self, ids: Ids) -> Codes:
-        """Return the number of events that persons have had at each level (levels, persons)."""
-        ids, out = np.ascontiguousarray(ids), np.zeros((len(self._horizons), len(ids)), np.int32)
+    def times(self, ids: Ids, until: float) -> tuple[Ints, Ints, Floats]:
+        """Return events at rate 1: whose each is, its number from 0 and its time 2 T_k.
+
+        Those `until` a time are among them, as ln(1+v).
+        """
+        ids, nothing = np.ascontiguousarray(ids), np.zeros((1, len(ids)), np.int32)
+        found = [(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0))]
+
+        def happened(event: int, rows: Ints, times: Floats) -> None:
+            found.append((rows.copy(), np.full(len(rows), event), times.copy()))
+
         for start in range(0, len(ids), STRETCH_ROWS):
             rows = np.arange(start, min(start + STRETCH_ROWS, len(ids)))
             words = partial(self._words, ids=ids)
-            self._room.let_happen(rows, words, lambda k: _number(k + 1), self._horizons, out)
-        return out
+            until_then = np.array([until])
+            self._room.let_happen(
+                rows, words, lambda _: _number(0), until_then, nothing, happened=happened
+            )
+        who, number, when = (np.concatenate(each) for each in zip(*found, strict=True))
+        return who, number, when
 
     def _words(self, event: int, rows: Ints, *, ids: Ids) -> Words:
         while event >= len(self._functions):

@@ -26,7 +26,7 @@ from cornerwave import _core
 from cornerwave.arrays import Floats, Ids, Words
 from cornerwave.errors import LevelError
 from cornerwave.keyed import BlockFunction, expand, masks, room_for
-from cornerwave.levels import checked_noise, lattice_order
+from cornerwave.levels import LATTICE, checked_noise, lattice_order
 
 NOISE_FORMAT = 1
 
@@ -185,6 +185,25 @@ def ancestors(path: Sequence[Step], wanted: Iterable[int]) -> list[int]:
             needed.add(index)
             pending += (path[index].below, path[index].above)
     return sorted(needed)
+
+
+LITTLE = 0.005
+"""A level of up to this share more noise is as good, if it is read through fewer others."""
+
+
+@cache
+def level_nearby(thousandths: int) -> int:
+    """Return the level that is read through fewest others, of one and those of little more noise.
+
+    One thousandth is little between privacy 0.277 and 0.723: v = p / (1 - p) rises by less than
+    LITTLE, as dv / v = dp / (p (1 - p)).
+
+    >>> level_nearby(499), level_nearby(500), level_nearby(899)
+    (500, 500, 899)
+    """
+    path, most = lattice_path(), LATTICE[thousandths - 1] * (1 + LITTLE)
+    near = range(thousandths, bisect_left(LATTICE, most) + 1)
+    return min(near, key=lambda k: len(ancestors(path, [lattice_index(LATTICE[k - 1])])))
 
 
 def coefficients(path: Sequence[Step]) -> Floats:

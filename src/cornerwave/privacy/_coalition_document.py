@@ -54,7 +54,7 @@ def coalition_document(dataset: str, coalition: Coalition) -> doc.Document:
 def coalition_verdict(coalition: Coalition) -> tuple[str, str]:
     """Return in a sentence what the members can recover, and in another what it compares with."""
     names = {name for name, _ in coalition.members}
-    best, hidden = coalition.best_member, f"leaves {_percent(coalition.best_privacy)} hidden"
+    best, hidden = coalition.best_member, f"leaves {doc.percent(coalition.best_privacy)} hidden"
     if coalition.unbounded or coalition.independent_privacy is None:
         changed = ", ".join(map(spelled, coalition.unbounded))
         return (
@@ -67,20 +67,11 @@ def coalition_verdict(coalition: Coalition) -> tuple[str, str]:
     if len(names) == 1:
         return f"{best} alone {hidden}.", ""
     return (
-        f"Together they leave {_percent(coalition.best_privacy)} hidden: exactly what {best} alone "
-        "leaves.",
+        f"Together they leave {doc.percent(coalition.best_privacy)} hidden: exactly what {best} "
+        "alone leaves.",
         "With noise drawn independently for each copy it would be "
-        f"{_percent(coalition.independent_privacy)}.",
+        f"{doc.percent(coalition.independent_privacy)}.",
     )
-
-
-def _percent(share: float) -> str:
-    """Write a share with one digit after the point, if it has one.
-
-    >>> _percent(0.5), _percent(0.445)
-    ('50%', '44.5%')
-    """
-    return f"{round(100 * share, 1):g}%"
 
 
 def _of_moving(name: str, guess: BestGuess) -> str:

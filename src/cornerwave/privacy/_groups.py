@@ -315,8 +315,10 @@ class Kinds:
         at = cells // values
         within = float(n.sum()) - float((m**2 / n[at]).sum())
         r = 1 - within / (2 * weight) / (1 - alike)
-        equal = _equal((cells, m), (cells, m), values, 1, size)[:-1]
-        near = _neighbours(groups, n, equal - alike * n[:-1] * n[1:]) / (1 - alike)
+        near = 0.0
+        if len(groups.beside):
+            equal = _equal((cells, m), (cells, m), values, 1, size)[:-1]
+            near = _neighbours(groups, n, equal - alike * n[:-1] * n[1:]) / (1 - alike)
         spread, rare = _chance(pi)
         return Agreement(r, near, spread * _deviation(n), weight, rare)
 
@@ -384,14 +386,12 @@ def _equal(
 ) -> Floats:
     """Return how many pairs of rows are equal, one of each group, one so many groups on."""
     (cells, n), (others, m) = old, new
-    out = np.zeros(groups)
     if not len(others):
-        return out
+        return np.zeros(groups)
     sought = cells + step * values
     at = np.minimum(np.searchsorted(others, sought), len(others) - 1)
     met = np.flatnonzero(others[at] == sought)
-    np.add.at(out, cells[met] // values, n[met] * m[at[met]])
-    return out
+    return _sums(cells[met] // values, (n[met] * m[at[met]]).astype(np.float64), groups)
 
 
 def _meeting(groups: Groups, n: Floats, m: Floats, products: Floats) -> float:

@@ -7,7 +7,8 @@ from typing import Literal
 import numpy as np
 
 from cornerwave.arrays import Floats, Ints
-from cornerwave.levels import LATTICE, THOUSANDTHS, Level
+from cornerwave.levels import LATTICE, THOUSANDTHS, Level, worth
+from cornerwave.noise import level_nearby
 from cornerwave.privacy._open_columns import Shown
 
 NEAR_CEILING = 0.9
@@ -33,6 +34,22 @@ class Remedy:
     needed: float | None = None
     highest: float = 0.999
     bands: int | None = None
+
+    @property
+    def to_do(self) -> str:
+        """What the owner does to have it.
+
+        >>> Remedy("together", ("city", "region")).to_do
+        'refresh city and region as one (together)'
+        """
+        what = " and ".join(self.columns)
+        return {
+            "drop": f"leave {what} out (drop), if recipients can do without",
+            "hide": f"hide the gaps of {what} (hide_missing)",
+            "bands": f"release {what} in {self.bands} bands",
+            "refresh": f"refresh {what} as a category instead of keeping it",
+            "together": f"refresh {what} as one (together)",
+        }[self.action]
 
     def __str__(self) -> str:
         """Say what it does to the columns that it names.
@@ -102,9 +119,14 @@ class Hidden:
         return max(fits, default=0) / THOUSANDTHS
 
     def level_of(self, thousandths: int) -> Level | None:
-        """Return the least level that hides so many thousandths of every column, if one does."""
+        """Return the least level that hides so many thousandths of every column, if one does.
+
+        Where that is not the level of this privacy itself, perhaps one of little more noise that
+        takes less time.
+        """
         needed = self.needed[thousandths - 1]
-        return Level(LATTICE[needed - 1]) if needed else None
+        chosen = level_nearby(needed) if 0 < needed != thousandths else needed
+        return Level(LATTICE[chosen - 1]) if chosen else None
 
     @property
     def highest(self) -> float:
@@ -125,8 +147,8 @@ class Hidden:
         ]
 
 
-def unreachable(hidden: Hidden, unit: str | None = None) -> str:
-    """Return what prevents a higher privacy, and what to do about it."""
+def unreachable(hidden: Hidden, unit: str | None = None, *, remedies: bool = True) -> str:
+    """Return what prevents a higher privacy, and with `remedies` what to do about it."""
     worst = hidden.worst
     most, reason = hidden.ceilings.get(worst, hidden.highest), ""
     if unit is not None and most > hidden.highest + LITTLE:
@@ -143,7 +165,7 @@ def unreachable(hidden: Hidden, unit: str | None = None) -> str:
     return (
         f"the highest privacy is {hidden.highest:g}. Of {worst}, no noise hides more than "
         f"{most:.1%}: what copies show without noise reveals the rest{reason}"
-        f"{''.join(f'. {each}' for each in _helpful(hidden))}"
+        f"{''.join(f'. {each}' for each in _helpful(hidden)) if remedies else ''}"
     )
 
 
@@ -151,7 +173,9 @@ def _helpful(hidden: Hidden) -> Iterator[str]:
     """Yield what raises the highest privacy, with what it costs, the best first."""
     for remedy in hidden.remedies:
         if remedy.highest > hidden.highest + 0.01:
-            cost = "" if remedy.needed is None else f", and 0.5 takes noise {remedy.needed:.3g}"
+            cost = ""
+            if remedy.needed is not None:
+                cost = f", and a copy at 0.5 is worth {worth(remedy.needed):.0%} of the rows"
             what = f"{remedy}, privacy up to {remedy.highest:g} is possible{cost}"
             yield f"{what[0].upper()}{what[1:]}"
 

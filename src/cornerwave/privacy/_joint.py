@@ -4,6 +4,7 @@ And what would lower the noise that a privacy takes, or raise the highest privac
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from itertools import combinations
 
@@ -11,6 +12,7 @@ import numpy as np
 
 from cornerwave.arrays import Floats
 from cornerwave.levels import HALF, LATTICE, THOUSANDTHS, Level
+from cornerwave.passes import one_thread
 from cornerwave.privacy._hidden import Hidden, Remedy
 from cornerwave.privacy._joint_sample import MOST_REFRESHED, JointSample, indicators
 from cornerwave.privacy._open_columns import OpenColumn, Shown
@@ -25,8 +27,18 @@ HUNDREDTHS = slice(9, None, 10)
 """Levels 0.01, 0.02, ... of the lattice, at which shares are recorded."""
 
 
+FEW = 100
+"""Products of fewer coordinates are over sooner than a second thread of BLAS has begun: it would
+wait busily, as long as others use the processor."""
+
+
 def measure_hidden(sample: JointSample, persons: Sequence[PersonRows] = ()) -> Hidden:
     """Measure what copies hide of each column, from a sample of rows, and of persons."""
+    with one_thread("blas") if len(sample.coordinates) < FEW else nullcontext():
+        return _measured_hidden(sample, persons)
+
+
+def _measured_hidden(sample: JointSample, persons: Sequence[PersonRows]) -> Hidden:
     copy = WholeCopy.of(sample)
     hidden = copy.hidden()
     for each in persons:

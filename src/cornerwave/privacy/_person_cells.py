@@ -38,6 +38,8 @@ LEAST_PERSONS, PER_COORDINATE = 25, 5
 """Persons of a cell, of each half, and for each coordinate with noise."""
 EVERY = 2
 """Cells are looked at, at every other level; between them the share that they leave is linear."""
+ROWS_AT_ONCE = 1 << 11
+"""Rows of which products are summed at a time."""
 FEWEST = 20
 """A cell that fewer persons of the other half are in is joined to its largest."""
 
@@ -63,6 +65,12 @@ class Coordinates:
     def sizes(self) -> Ints:
         """How many rows each person has."""
         return lengths_of(self.starts, self.z.shape[1])
+
+    @property
+    def variances(self) -> Floats:
+        """The variance of each coordinate."""
+        # row by row: all at once takes as much memory again
+        return np.array([row.var() for row in self.z])
 
     @property
     def person(self) -> Ints:
@@ -207,7 +215,7 @@ class _Cell:
             q = np.sqrt(share)
             D = self.noise + (q * self.moments + self.B) / (1 + q)
             (all_, one, other, by_one, by_other) = (
-                _Seen.of(each, D, self.drawn, q)
+                _SeenMoments.of(each, D, self.drawn, q)
                 for each in (of_all, self.one, self.other, of_one, of_other)
             )
             fitted = all_.left_by(all_) if by_others < 1 else 0.0
@@ -218,7 +226,7 @@ class _Cell:
 
 
 @dataclass(frozen=True)
-class _Seen:
+class _SeenMoments:
     """C, the covariance M of what copies show, and c, that of it with what they hide."""
 
     C: Floats
@@ -226,7 +234,7 @@ class _Seen:
     c: Floats
 
     @classmethod
-    def of(cls, covariances: Floats, D: Floats, drawn: Flags, q: float) -> "_Seen":
+    def of(cls, covariances: Floats, D: Floats, drawn: Flags, q: float) -> "_SeenMoments":
         """Return them at a level, given C, P and Cov(b), and D less what b adds to it."""
         C, P, alike = covariances
         # categories go with each other as those of donors do: that is in D
@@ -234,7 +242,7 @@ class _Seen:
         M = q**2 * C + (1 - q**2) * D + (1 - q) * alike + beside + beside.T
         return cls(C, M, q * C + (1 - q) * P.T)
 
-    def left_by(self, learned: "_Seen") -> Floats:
+    def left_by(self, learned: "_SeenMoments") -> Floats:
         """Return what an estimate learned from others leaves: C_kk - 2 b_k' c_k + b_k' M b_k.
 
         With b_k = M^-1 c_k of the learned one.
@@ -251,16 +259,31 @@ def _covariances(z: Floats, by_place: Floats, person: Ints) -> tuple[Floats, Flo
     halves = []
     for half in (0, 1):
         rows = np.flatnonzero(person % 2 == half)
-        C = _covariance(z[:, rows])
+        C = _covariance(z, rows)
         P, alike = np.zeros_like(C), np.zeros_like(C)
         if len(some):
-            b = by_place[np.ix_(some, rows)]
-            P[:, some], alike[np.ix_(some, some)] = _covariance(z[:, rows], b), _covariance(b)
+            b = by_place[some]
+            P[:, some], alike[np.ix_(some, some)] = _covariance(z, rows, b), _covariance(b, rows)
         halves.append(np.stack([C, P, alike]))
     return halves[0], halves[1]
 
 
-def _covariance(z: Floats, other: Floats | None = None) -> Floats:
-    """Return the covariance of coordinates, or that with others."""
-    z = z - z.mean(axis=1, keepdims=True)
-    return np.asarray(z @ (z if other is None else other).T / max(1, z.shape[1]))
+def _covariance(z: Floats, rows: Ints, other: Floats | None = None) -> Floats:
+    """Return the covariance of coordinates in some rows, or that with others.
+
+    Of a few rows at a time, as the cache has room, about the mean of all: E[x y'] - E[x] E[y]' is
+    exact enough for what is near it.
+    """
+    others = z if other is None else other
+    centre, centre_of_others = (each.mean(axis=1, keepdims=True) for each in (z, others))
+    sums, products = np.zeros(len(z)), np.zeros((len(z), len(others)))
+    sums_of_others = np.zeros(len(others))
+    for begin in range(0, len(rows) if len(others) else 0, ROWS_AT_ONCE):
+        at = rows[begin : begin + ROWS_AT_ONCE]
+        some = z.take(at, axis=1) - centre
+        beside = some if other is None else other.take(at, axis=1) - centre_of_others
+        sums += some.sum(axis=1)
+        sums_of_others += beside.sum(axis=1)
+        products += some @ beside.T
+    count = max(1, len(rows))
+    return np.asarray(products / count - np.outer(sums, sums_of_others) / count**2)

@@ -25,6 +25,7 @@ means and changes of every column, on average over rows.
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import combinations_with_replacement
 
 import numpy as np
 
@@ -49,6 +50,8 @@ from cornerwave.privacy._variance_cells import binned
 LEAST_UNITS, PER_COORDINATE = 200, 5
 """Units of a class of like numbers of rows, at the least, and for each coordinate."""
 MOST_CLASSES = 6
+ENOUGH = 50
+"""Persons for each coordinate, with whom coefficients of all of them are known."""
 LEVELS = 17
 """Levels at which it is computed; between them the hidden share over 1 - q^2 is linear."""
 SLIGHT = 0.01
@@ -191,9 +194,7 @@ class _Class:
 
     def add_to(self, sums: _Sums, q2: Floats) -> None:
         """Add what is left of this class's rows."""
-        z = self.coordinates.z
-        # row by row: all at once takes as much memory again
-        rows, variances = z.shape[1], np.array([row.var() for row in z])
+        rows, variances = self.coordinates.z.shape[1], self.coordinates.variances
         left = self._left(q2)
         for k in np.flatnonzero(variances > TINY).tolist():
             if self.names[k] and self.kinds[k] in PROMISED:
@@ -208,6 +209,9 @@ class _Class:
         better, as in small cells. And never more than at a higher level, whose copies show less.
         """
         left, names = self.coordinates.left(q2), np.array(self.names)
+        if not len(self.bins):
+            return _rising(left)
+        few = len(self.coordinates.starts) < ENOUGH * len(names)
         shown = (names == "") & np.isin(self.kinds, PROMISED)
         alone = [
             np.flatnonzero((names == name) | shown)
@@ -216,12 +220,17 @@ class _Class:
         ]
         for at in [np.arange(len(names)), *alone] if len(set(names)) > 2 else alone:
             some = self.coordinates.only(at)
-            least = some.left(q2) if len(at) < len(names) else left
+            least = some.left(q2) if few and len(at) < len(names) else left[:, at]
             cells = some.cells(self.bins)
             if len(np.unique(cells)) > 2:  # both halves are one, where nothing was split
                 least = np.minimum(least, some.left_in(cells, q2))
             left[:, at] = np.minimum(left[:, at], least)
-        return np.asarray(np.minimum.accumulate(left[::-1])[::-1])
+        return _rising(left)
+
+
+def _rising(left: Floats) -> Floats:
+    """Return what is left at levels (levels, k), never more than at a higher one."""
+    return np.asarray(np.minimum.accumulate(left[::-1])[::-1])
 
 
 def _classes(rows: PersonRows) -> Iterator[_Class]:
@@ -307,12 +316,13 @@ def _looked_at(
 ) -> tuple[list[str], list[str], list[Floats]]:
     """Return every function of the columns of some rows: its column, its kind and its values."""
     names, kinds, parts = [], [], []
+    every = len(at) == rows.numbers.shape[1]  # persons are in their order: all are as they are
     for name, values in _columns(rows):
-        coordinates = values[:, at]
+        coordinates = values if every else values.take(at, axis=1)
         for kind, function in functions.items():
             names += [name] * len(coordinates)
             kinds += [kind] * len(coordinates)
-            parts.append(function.of(coordinates))
+            parts.append(coordinates if kind == VALUE else function.of(coordinates))
     return names, kinds, parts
 
 
@@ -349,7 +359,7 @@ def _bins(shown: Floats, codes: Sequence[Ints]) -> Ints:
 
 @dataclass(frozen=True)
 class _Function:
-    """A linear function of the rows of each row's person: weights of some rows (rows, some).
+    """A linear function of the rows of each row's person: weights of some rows (some, rows).
 
     None stands for the mean of all, by the `starts` of persons.
     """
@@ -361,10 +371,13 @@ class _Function:
     def of(self, values: Floats) -> Floats:
         """Return it of values (k, rows)."""
         if self.weights is not None:
-            first, *others = zip(self.at.T, self.weights.T, strict=True)
-            found: Floats = values[:, first[0]] * first[1]
+            first, *others = zip(self.at, self.weights, strict=True)
+            found: Floats = values.take(first[0], axis=1)
+            found *= first[1]
             for at, weights in others:
-                found += values[:, at] * weights
+                more = values.take(at, axis=1)
+                more *= weights
+                found += more
             return found
         sizes = lengths_of(self.starts, values.shape[1])
         means = np.add.reduceat(values, self.starts, axis=1) / sizes
@@ -372,21 +385,22 @@ class _Function:
 
     def rows_shared_with(self, other: "_Function", rows: Ints) -> Iterator[tuple[Ints, Floats]]:
         """Yield rows j, and a_j b_j: of this function and another, of some rows."""
-        sizes = lengths_of(self.starts, len(self.at))
+        number = self.at.shape[-1]
+        sizes = lengths_of(self.starts, number)
         if self.weights is None and other.weights is None:
-            inside = np.bincount(rows, minlength=len(self.at))
+            inside = np.bincount(rows, minlength=number)
             # both are the mean, with a_j b_j = 1/m^2 for all rows of the person
             each = np.add.reduceat(inside, self.starts) / sizes**2
-            yield np.arange(len(self.at)), np.repeat(each, sizes)
+            yield np.arange(number), np.repeat(each, sizes)
         elif self.weights is None:
             yield from other.rows_shared_with(self, rows)
         elif other.weights is None:
             one_of_m = np.repeat(1.0 / sizes, sizes)[rows]
-            for at, weights in zip(self.at[rows].T, self.weights[rows].T, strict=True):
-                yield at, weights * one_of_m
+            for at, weights in zip(self.at, self.weights, strict=True):
+                yield at[rows], weights[rows] * one_of_m
         else:
-            for at, a in zip(self.at[rows].T, self.weights[rows].T, strict=True):
-                for also, b in zip(other.at[rows].T, other.weights[rows].T, strict=True):
+            for at, a in zip(self.at[:, rows], self.weights[:, rows], strict=True):
+                for also, b in zip(other.at[:, rows], other.weights[:, rows], strict=True):
                     yield at, np.where(at == also, a * b, 0.0)
 
 
@@ -402,12 +416,12 @@ def _functions(starts: Ints, rows: int, *, in_time: bool) -> dict[str, _Function
         return np.clip(here + step, first, last), inside.astype(np.float64)
 
     def one(at: Ints, weight: Floats) -> _Function:
-        return _Function(at[:, None], weight[:, None], starts)
+        return _Function(at[None], weight[None], starts)
 
     ones = np.ones(rows)
     # of the last row the next is the one before, in time, and the first one else
     following = np.where(here < last, here + 1, np.maximum(here - 1, first) if in_time else first)
-    change = _Function(np.stack([following, here], axis=1), np.stack([ones, -ones], axis=1), starts)
+    change = _Function(np.stack([following, here]), np.stack([ones, -ones]), starts)
     functions = {VALUE: one(here, ones), MEAN: _Function(here, None, starts), CHANGE: change}
     if in_time:
         functions |= {f"{step:+d}": one(*beside(step)) for step in (-2, -1, 1, 2)}
@@ -444,24 +458,10 @@ class _Noise:
 
     def __call__(self, rows: Ints) -> Floats:
         """Return the covariance of the noise, on average over some rows; 0 where there is none."""
-        number, knots = self.phi.shape[:2]
-        columns = len(self.noise.shape)
-        flat = self.phi[:, :, rows].reshape(number * knots, len(rows))
-        # E[(sum_j a_j Phi_j) (sum_j b_j Phi_j)'] for all pairs of functions, then times C_levels
-        levels = (flat @ flat.T / len(rows)).reshape(number, knots, number, knots)
-        person, within = self.noise.person, self.noise.within
-        # coordinates go by column, then by function
-        blocks = np.einsum("fkgl,knq,lmq->nfmg", levels, person, person, optimize=True)
-        for f, one in enumerate(self.functions):
-            for g, other in enumerate(self.functions):
-                weights = np.zeros(knots)
-                for at, share in one.rows_shared_with(other, rows):
-                    weights += np.bincount(self.near[at], share, minlength=knots) / len(rows)
-                # sum_j a_j b_j R_j: rows share R only with themselves
-                blocks[:, f, :, g] += np.einsum("k,knm->nm", weights, within)
+        person = self.noise.person
         out = np.zeros((len(self.named), len(self.named)))
-        at = number * columns
-        out[:at, :at] = blocks.reshape(at, at)
+        at = len(self.phi) * len(self.noise.shape)
+        out[:at, :at] = self._of_numbers(rows).reshape(at, at)
         if self.others:
             with_own, among = noise_beside(self.others, rows, self.phi, person)
             first = self.named.index(BESIDE) if BESIDE in self.named else len(self.named)
@@ -470,6 +470,27 @@ class _Noise:
             out[:at, here] = with_own.reshape(at, -1)
             out[here, :at] = out[:at, here].T
         return out
+
+    def _of_numbers(self, rows: Ints) -> Floats:
+        """Return that of functions of numbers alone: by column and function, both times."""
+        (number, knots), columns = self.phi.shape[:2], len(self.noise.shape)
+        if not columns:
+            return np.zeros((0, number, 0, number))
+        flat = self.phi[:, :, rows].reshape(number * knots, len(rows))
+        # E[(sum_j a_j Phi_j) (sum_j b_j Phi_j)'] for all pairs of functions, then times C_levels
+        levels = (flat @ flat.T / len(rows)).reshape(number, knots, number, knots)
+        person, within = self.noise.person, self.noise.within
+        blocks = np.einsum("fkgl,knq,lmq->nfmg", levels, person, person, optimize=True)
+        for f, g in combinations_with_replacement(range(number), 2):
+            weights = np.zeros(knots)
+            for at, share in self.functions[f].rows_shared_with(self.functions[g], rows):
+                weights += np.bincount(self.near[at], share, minlength=knots) / len(rows)
+            # sum_j a_j b_j R_j: rows share R only with themselves
+            shared = np.einsum("k,knm->nm", weights, within)
+            blocks[:, f, :, g] += shared
+            if f != g:
+                blocks[:, g, :, f] += shared.T
+        return np.asarray(blocks)
 
 
 def _columns(rows: PersonRows) -> Iterator[tuple[str, Floats]]:

@@ -113,8 +113,13 @@ class UnitColumns:
             noisy, gone = column.role == CATEGORY, words == MISSING_BITS
             each = Looked.of_cells(column.name, words, gone, noisy=noisy, is_time=is_time(column))
             looked.append(each.sorted_by(values[each.name]) if each.name in values else each)
+        seen: list[Words] = []
         for part, words in zip(self.parts, cells[len(self.cells) :], strict=True):
-            looked.append(Looked.of_cells(called(*part), words, words == MISSING_BITS, noisy=False))
+            # of texts with one separator, what is after the first is what is after the last
+            if not any(np.array_equal(words, other) for other in seen):
+                each = Looked.of_cells(called(*part), words, words == MISSING_BITS, noisy=False)
+                looked.append(each)
+            seen.append(words)
         return looked
 
 

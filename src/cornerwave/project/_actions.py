@@ -3,11 +3,11 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import datetime
 
 from cornerwave.document import one_line
 from cornerwave.errors import CornerwaveError, Fault, SourceLost, collecting_warnings
 from cornerwave.kinds import Json, JsonObject
+from cornerwave.ledger import Terms
 from cornerwave.levels import LINEAR, Level, Privacy
 from cornerwave.sources import Progress
 
@@ -83,6 +83,6 @@ def asked_facts(asked: Level | Privacy) -> dict[str, Json]:
     return {"privacy": asked.share, "against": asked.against}
 
 
-def until_words(until: datetime | None) -> str:
-    """Return when a grant ends, to be added to what it permits."""
-    return "" if until is None else f", until {until.isoformat(timespec='minutes')}"
+def terms_words(terms: Terms) -> str:
+    """Return terms, to be added to what a recipient may have."""
+    return f", {terms.in_words}" if terms else ""

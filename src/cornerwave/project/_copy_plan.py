@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cornerwave.errors import LevelError, OutputError, OutputExists, SourceError, SourceLost
-from cornerwave.ledger import Record
+from cornerwave.ledger import Holding, Record, now
 from cornerwave.levels import Level, Privacy
 from cornerwave.outputs import check_parent, is_linked_copy, linked_files, metadata_of
 from cornerwave.project._actions import (
@@ -30,7 +30,7 @@ from cornerwave.sources import Place, Progress, format_of, open_source
 from cornerwave.vault import Dataset, LinkedDataset, LinkedRelease, Release, write_all
 
 if TYPE_CHECKING:
-    from cornerwave.spec import CopyMetadata
+    from cornerwave.spec import CopyMetadata, CopySpec
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class CopyToMake:
         else:
             specs = self.release.specs_at(place)
         return all(
-            any((each.recipient, each.spec) == (self.stated.to, specs[table]) for each in held)
+            any(_is_as_stated(each, self.stated, specs[table]) for each in held)
             for table, part in self.parts.items()
             for held in [part.dataset.holdings]
         )
@@ -144,6 +144,12 @@ class CopyToMake:
         return [each for each in found if isinstance(each, Path)]
 
 
+def _is_as_stated(held: Holding, stated: StatedCopy, spec: "CopySpec") -> bool:
+    """Whether a holding is the copy that the file states, on its terms if it states any."""
+    on_terms = not stated.terms or held.terms == stated.terms
+    return (held.recipient, held.spec) == (stated.to, spec) and on_terms
+
+
 def copy_of(known: Dataset | LinkedDataset, stated: StatedCopy) -> CopyToMake:
     """Return a copy of the file of a table that is registered. Raises LevelError, ColumnError."""
     release: Release | LinkedRelease
@@ -153,10 +159,15 @@ def copy_of(known: Dataset | LinkedDataset, stated: StatedCopy) -> CopyToMake:
             finish=stated.finish,
             raw=stated.raw,
             dictionary=stated.dictionary,
+            terms=stated.terms,
         )
     else:
         release = known.release_at(
-            stated.to, stated.asked, raw=stated.raw, dictionary=stated.dictionary
+            stated.to,
+            stated.asked,
+            raw=stated.raw,
+            dictionary=stated.dictionary,
+            terms=stated.terms,
         )
     linked = isinstance(known, LinkedDataset)
     return CopyToMake(stated, release, lying_at(stated.out, linked=linked))
@@ -167,6 +178,8 @@ def plan_copies(table: TableOfProject, found: Findings) -> None:
     wanted = list[tuple[StatedCopy, PlanLine]]()
     levels = _Levels(table)
     for stated in table.stated.copies:
+        if stated.terms.has_ended(now()):
+            continue  # its recipient is to have deleted it
         with found.refusing(table.name):
             if stated.out.file is not None:
                 check_parent(stated.out.file)

@@ -6,6 +6,7 @@ from functools import partial
 from cornerwave.access import LIVE, Grant, Sharing
 from cornerwave.errors import CornerwaveError
 from cornerwave.kinds import Json
+from cornerwave.ledger import NO_TERMS, Terms
 from cornerwave.levels import LINEAR, Level, Privacy
 from cornerwave.project._actions import (
     ENDED,
@@ -17,7 +18,7 @@ from cornerwave.project._actions import (
     PlanLine,
     asked_facts,
     asked_words,
-    until_words,
+    terms_words,
 )
 from cornerwave.project._project_file import ProjectFile, StatedGrant
 from cornerwave.project._table_plan import TableOfProject
@@ -28,11 +29,17 @@ from cornerwave.vault import Dataset
 
 def plan_recipients(file: ProjectFile, sharing: Sharing, found: Findings) -> None:
     """Find which recipients are to be added, and which the file does not name."""
-    known = sharing.recipients()
-    for name in file.recipients:
-        if name not in known:
-            line = PlanLine(NEW, f"recipient {name}", {"action": "recipient", "recipient": name})
-            found.actions.append(Action((line,), partial(_add, sharing, name)))
+    known, at = sharing.recipients(), sharing.clock()
+    for name, terms in file.recipients.items():
+        is_new, stated = name not in known, terms or NO_TERMS
+        if is_new and stated.has_ended(at):
+            continue
+        if is_new or (terms is not None and terms != sharing.recipient(name).terms):
+            facts = {"action": "recipient", "recipient": name, **stated.to_json()}
+            words = f"recipient {name}{terms_words(stated)}"
+            line = PlanLine(NEW if is_new else REPLACED, words, facts)
+            do = partial(_add if is_new else _change, sharing, name, stated)
+            found.actions.append(Action((line,), do))
     for name in known:
         if name not in file.recipients:
             found.stays.append(
@@ -40,25 +47,31 @@ def plan_recipients(file: ProjectFile, sharing: Sharing, found: Findings) -> Non
             )
 
 
-def _add(sharing: Sharing, name: str, progress: Progress) -> None:
-    sharing.add(name)
+def _add(sharing: Sharing, name: str, terms: Terms, progress: Progress) -> None:
+    sharing.add(name, purpose=terms.purpose, contract=terms.contract, until=terms.until)
+
+
+def _change(sharing: Sharing, name: str, terms: Terms, progress: Progress) -> None:
+    sharing.change(name, terms)
 
 
 def plan_grants(table: TableOfProject, sharing: Sharing, found: Findings) -> None:
     """Find which grants of a table are to be made."""
     for stated in table.stated.grants:
-        if stated.until is not None and stated.until <= sharing.clock():
+        if stated.terms.has_ended(sharing.clock()):
             continue  # it has ended, by the file and so in the vault
         with found.refusing(table.name):
             if (mark := _mark_of(table, sharing, stated)) is None:
                 continue
-            words = f"{asked_words(stated.asked)}{until_words(stated.until)}"
+            words = f"{asked_words(stated.asked)}{terms_words(stated.terms)}"
             facts: dict[str, Json] = {
                 "action": "grant",
                 "table": table.name,
                 "recipient": stated.to,
                 **asked_facts(stated.asked),
-                "until": stated.until.isoformat() if stated.until else None,
+                "until": stated.terms.until,
+                "purpose": stated.terms.purpose,
+                "contract": stated.terms.contract,
             }
             line = PlanLine(mark, f"grant {table.name} to {stated.to}: {words}", facts)
             do = partial(_grant, table, sharing, stated)
@@ -89,7 +102,7 @@ def _is_same(grant: Grant, table: TableOfProject, level: Level, stated: StatedGr
     schema = dataset.frozen.schema
     stated.finish.check(schema)
     wanted = CopySpec(level, stated.finish.counted(schema))
-    return (grant.spec, grant.ends) == (wanted, stated.until)
+    return (grant.spec, grant.terms) == (wanted, stated.terms)
 
 
 def _grant(
@@ -105,7 +118,9 @@ def _grant(
             stated.to,
             privacy=privacy,
             noise=noise,
-            until=stated.until,
+            purpose=stated.terms.purpose,
+            contract=stated.terms.contract,
+            until=stated.terms.until,
             against=against,
         )
         return
@@ -114,7 +129,9 @@ def _grant(
         stated.to,
         privacy=privacy,
         noise=noise,
-        until=stated.until,
+        purpose=stated.terms.purpose,
+        contract=stated.terms.contract,
+        until=stated.terms.until,
         round=sorted(finish.round),
         clip=finish.clip,
         against=against,
@@ -134,7 +151,7 @@ def plan_the_rest(
         (table.name, each.to)
         for table in tables
         for each in table.stated.grants
-        if each.until is None or each.until > at
+        if not each.terms.has_ended(at)
     }
     known = {dataset.id: dataset for dataset in sharing.vault.datasets()}
     more = dict[tuple[str, str], float]()

@@ -74,7 +74,7 @@ def plan_project(
     """
     sharing, found = Sharing(vault), Findings()
     plan_recipients(file, sharing, found)
-    tables = [TableOfProject(stated, vault, file.recipients) for stated in file.tables]
+    tables = [TableOfProject(stated, vault, tuple(file.recipients)) for stated in file.tables]
     names = {dataset.name for dataset in vault.datasets()}
     for table in tables:
         refused = len(found.cannot)

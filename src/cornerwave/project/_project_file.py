@@ -3,6 +3,12 @@
     vault = ".cornerwave"                  # paths are relative to this file
     recipients = ["partner", "public"]
 
+    [[recipient]]                          # one with the terms that they have everything on
+    name = "institute"
+    purpose = "a study of wages"
+    contract = "DSA 2027-03"
+    until = 2027-12-31
+
     [[table]]
     name = "people"
     source = "people.parquet"              # linked tables: { patients = "p.csv", visits = "v.csv" }
@@ -26,7 +32,7 @@ Every key is declared below with the kind of its values; a key that is not decla
 """
 
 import glob
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -38,6 +44,7 @@ from cornerwave.columns import Finish
 from cornerwave.editions import APPENDED, UPDATED
 from cornerwave.errors import LevelError, ProjectError, SourceError, nearest
 from cornerwave.kinds import Kind, ListOf, OneOf, TableOf, Text
+from cornerwave.ledger import MOST_WORDS, NO_TERMS, Terms
 from cornerwave.levels import ADVERSARIES, LINEAR, Level, Privacy, asked_for
 from cornerwave.schema_file import InlineSchema, SchemaPlace, TomlTable, parsed_toml
 from cornerwave.sources import DatabaseAddress, Place, place_of
@@ -93,11 +100,19 @@ class _Moment(Kind):
 
 
 _NAME = Text("a name in quotes", least=1)
+_WORDS = Text("text in one line", most=MOST_WORDS)
 _NAMES = ListOf(_NAME, 'a list of names, as in ["a", "b"]')
 _LEVEL = {"privacy": _Number(), "noise": _Number(), "against": OneOf(*ADVERSARIES)}
+_TERMS = {"purpose": _WORDS, "contract": _WORDS, "until": _Moment()}
 _FINISH = {"round": _NAMES, "clip": TableOf(Bounds(), "bounds by column, as in { age = [0, inf] }")}
 
-PROJECT: Mapping[str, Kind | None] = {"vault": _NAME, "recipients": _NAMES, "table": None}
+PROJECT: Mapping[str, Kind | None] = {
+    "vault": _NAME,
+    "recipients": _NAMES,
+    "recipient": None,
+    "table": None,
+}
+RECIPIENT: Mapping[str, Kind | None] = {"name": _NAME, **_TERMS}
 TABLE: Mapping[str, Kind | None] = {
     "name": _NAME,
     "source": _Sources(),
@@ -115,10 +130,11 @@ COPY: Mapping[str, Kind | None] = {
     "to": _NAME,
     **_LEVEL,
     "out": _NAME,
+    **_TERMS,
     **_FINISH,
     **dict.fromkeys(("raw", "dictionary", "another"), FLAG),
 }
-GRANT: Mapping[str, Kind | None] = {"to": _NAME, **_LEVEL, "until": _Moment(), **_FINISH}
+GRANT: Mapping[str, Kind | None] = {"to": _NAME, **_LEVEL, **_TERMS, **_FINISH}
 """The keys of each table of the file, and the kind of their values; None is a list of tables."""
 
 
@@ -170,6 +186,7 @@ class StatedCopy:
     asked: Level | Privacy
     out: StatedPlace
     finish: Finish = field(default_factory=Finish)
+    terms: Terms = NO_TERMS
     raw: bool = False
     dictionary: bool = False
     another: bool = False
@@ -177,11 +194,11 @@ class StatedCopy:
 
 @dataclass(frozen=True)
 class StatedGrant:
-    """What a recipient may fetch from the service, until a time if one is stated."""
+    """What a recipient may fetch from the service, on some terms."""
 
     to: str
     asked: Level | Privacy
-    until: datetime | None = None
+    terms: Terms = NO_TERMS
     finish: Finish = field(default_factory=Finish)
 
 
@@ -213,7 +230,8 @@ class ProjectFile:
 
     path: Path
     vault: Path | None
-    recipients: tuple[str, ...]
+    recipients: Mapping[str, Terms | None]
+    """By name the terms that they have everything on, None for those that are named alone."""
     tables: tuple[StatedTable, ...]
 
 
@@ -223,8 +241,13 @@ def read_project(path: Path) -> ProjectFile:
     content, folder = parsed_toml(path, ProjectError), path.absolute().parent
     where = path.name
     _check(content, PROJECT, where)
-    recipients = tuple(content.get("recipients", ()))
-    _check_once(recipients, f"{where}: recipient")
+    stated: list[tuple[str, Terms | None]] = [(n, None) for n in content.get("recipients", ())]
+    stated += [
+        _recipient(each, f"{where}, recipient {number}")
+        for number, each in enumerate(_tables(content, "recipient", where), start=1)
+    ]
+    _check_once([name for name, _ in stated], f"{where}: recipient")
+    recipients = dict(stated)
     if reserved := [name for name in recipients if name in (ANYBODY, ANYBODY_KNOWN)]:
         raise ProjectError(f"{where}: {reserved[0]!r} is no recipient to add; only grants name it")
     tables = tuple(
@@ -247,7 +270,7 @@ class _TableReader:
     """Reads the tables of a project file that lies in a folder."""
 
     folder: Path
-    recipients: tuple[str, ...]
+    recipients: Collection[str]
     file: str
 
     def table(self, stated: TomlTable, number: int) -> StatedTable:
@@ -330,15 +353,15 @@ class _TableReader:
         out = self._at(stated["out"], where)
         if flags["dictionary"] and isinstance(out.place, DatabaseAddress) and out.place.table:
             raise ProjectError(f"{where}: a dictionary is a file beside a copy, and out is a table")
-        return StatedCopy(to, _asked(stated, where), out, _finish(stated), **flags)
+        asked, terms = _asked(stated, where), _terms(stated)
+        return StatedCopy(to, asked, out, _finish(stated), terms, **flags)
 
     def _grant(self, stated: TomlTable, where: str) -> StatedGrant:
         _check(stated, GRANT, where, needed=("to",))
         to = stated["to"]
         if to not in (ANYBODY, ANYBODY_KNOWN):
             self._recipient(to, where)
-        until = _time(stated["until"]) if "until" in stated else None
-        return StatedGrant(to, _asked(stated, where), until, _finish(stated))
+        return StatedGrant(to, _asked(stated, where), _terms(stated), _finish(stated))
 
     def _recipient(self, name: str, where: str) -> str:
         if name not in self.recipients:
@@ -377,7 +400,7 @@ def _check(
 def _tables(stated: TomlTable, key: str, where: str) -> list[TomlTable]:
     tables = stated.get(key, [])
     if not isinstance(tables, list) or not all(isinstance(each, dict) for each in tables):
-        header = key if key == "table" else f"table.{key}"
+        header = key if key in PROJECT else f"table.{key}"
         raise ProjectError(f"{where}: write each {key} as a [[{header}]] table")
     return tables
 
@@ -396,6 +419,19 @@ def _asked(stated: TomlTable, where: str) -> Level | Privacy:
         raise ProjectError(f"{where}: {error}") from None
 
 
+def _recipient(stated: TomlTable, where: str) -> tuple[str, Terms | None]:
+    """Return the name and the terms of a [[recipient]]."""
+    _check(stated, RECIPIENT, where, needed=("name",))
+    return stated["name"], _terms(stated)
+
+
+def _terms(stated: TomlTable) -> Terms:
+    until = _time(stated["until"]) if "until" in stated else None
+    return Terms.of(
+        purpose=stated.get("purpose", ""), contract=stated.get("contract", ""), until=until
+    )
+
+
 def _finish(stated: TomlTable) -> Finish:
     bounds = Bounds()
     clip = {name: bounds.parsed(ends) for name, ends in stated.get("clip", {}).items()}
@@ -408,5 +444,5 @@ def _time(stated: Any) -> datetime:
         stated = datetime.fromisoformat(stated)
     if not isinstance(stated, datetime):
         stated = datetime(stated.year, stated.month, stated.day)
-    at: datetime = stated.replace(microsecond=stated.microsecond // 1000 * 1000)  # as it is kept
+    at: datetime = stated
     return at if at.tzinfo else at.replace(tzinfo=UTC)

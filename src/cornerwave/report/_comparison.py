@@ -33,7 +33,7 @@ from cornerwave.miner import (
     find_labels,
     number_blocks,
 )
-from cornerwave.outlook import see
+from cornerwave.outlook import Advice, Outlook, advice, outlook_at, see
 from cornerwave.privacy import Coalition
 from cornerwave.report._answers import Answers, Questions, as_kept, ask
 from cornerwave.sources import Progress, Source, hold
@@ -261,8 +261,9 @@ class Original:
     exposed: Exposed
     left: tuple[Mapping[str, float], ...]
     columns: tuple[str, ...]
-    persons: tuple[str, ...]
-    """Sentences on the persons of a table with a unit."""
+    outlooks: tuple[Outlook, ...]
+    """What each released level hides and costs."""
+    advice: Advice
 
 
 def copies_of(dataset: Dataset, progress: Progress = lambda rows: None) -> Copies:
@@ -407,7 +408,8 @@ def look_behind(dataset: Dataset, copies: Copies) -> Original:
             exposed=see(frozen, source, [each.noise for each in copies.levels]),
             left=tuple(frozen.left_by_joint(level) for level in copies.levels),
             columns=tuple(perturbed),
-            persons=tuple(frozen.people.sentences(frozen.schema)) if frozen.people else (),
+            outlooks=tuple(outlook_at(frozen, level) for level in copies.levels),
+            advice=advice(dataset.frozen),
         )
 
 

@@ -11,7 +11,7 @@ from cornerwave.arrays import Floats, Ints
 from cornerwave.choices import MARGINAL
 from cornerwave.columns import Finish, Thinned
 from cornerwave.levels import Level, retention
-from cornerwave.miner import CopyColumn, number_blocks
+from cornerwave.miner import RANK, CopyColumn, number_blocks
 from cornerwave.report._comparison import (
     FEW,
     MOST_COLUMNS,
@@ -88,7 +88,8 @@ def _histograms(copies: Copies, original: Tally | None, name: str) -> tuple[str,
     title = title_of(column)
     shown = _shares_of(copies, original, lambda tally: pooled(tally.numbers[name]))
     panels = [doc.Panel(each.title, each.shares.tolist(), each.level is None) for each in shown]
-    unit = copies.shown.units.get(name) if column.transform is None else None
+    on_its_own = column.transform in (None, RANK)  # copies on ranks are shown as the table is
+    unit = copies.shown.units.get(name) if on_its_own else None
     label = f"Histogram of {title}"
     return title, [
         doc.Picture(doc.Histograms(panels, doc.axis_ends(axis.ends, unit), label), label)

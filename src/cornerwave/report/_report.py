@@ -12,8 +12,8 @@ from cornerwave.columns import chosen_in
 from cornerwave.document import GOOD, count
 from cornerwave.documents import is_page, page
 from cornerwave.errors import OutputError, discreet
-from cornerwave.levels import Level, retention
-from cornerwave.outlook import editions_section
+from cornerwave.levels import Level, retention, worth
+from cornerwave.outlook import consider_section, editions_section, found_out_section
 from cornerwave.outputs import check_place, write_text
 from cornerwave.privacy import Coalition, coalition_parts
 from cornerwave.report._answers import result_tables, value_title
@@ -110,13 +110,15 @@ def owner_document(name: str, copies: Copies, original: Original) -> doc.Documen
         kind=GOOD,
         sections=(
             _owner_levels(copies, original),
+            found_out_section(original.outlooks),
+            *consider_section(original.advice, figures=True),
             distributions(copies, original.tally),
             doc.Section(RECOVERED, coalition_parts(coalitions, names)),
             *editions_section(original.editions),
             _estimates(copies, original),
             _outliers(copies, original),
             *_against_bayes(copies, original),
-            _notes(copies, original.persons),
+            _notes(copies),
         ),
         footer=FOOTER,
         contents=True,
@@ -172,29 +174,47 @@ def _owner_levels(copies: Copies, original: Original) -> doc.Section:
     rows = [
         (
             held.recipient,
-            *_level(held.spec.level, copies),
+            f"{copies.privacy_of(held.spec.level):.4g}",
+            f"{worth(held.spec.level.noise):.0%}",
             *[held.spec.rows] * several,
             held.since[:16].replace("T", " "),
         )
         for held in original.holdings
     ]
-    header = ("recipient", *_level_header(copies), *["edition"] * several, "since (UTC)")
+    header = ("recipient", *_level_header(), *["edition"] * several, "since (UTC)")
     return _levels(copies, words, doc.DataTable(header, rows))
 
 
 def _external_levels(copies: Copies) -> doc.Section:
-    words = [f"noise {level.noise:.4g}" for level in copies.levels]
-    rows = [_level(level, copies) for level in copies.levels]
-    return _levels(copies, words, doc.DataTable(_level_header(copies), rows))
+    shares = [f"{worth(level.noise):.0%}" for level in copies.levels]
+    words = [f"a mean as from {share} of the rows" for share in shares]
+    privacies = [f"{copies.privacy_of(level):.4g}" for level in copies.levels]
+    rows = list(zip(privacies, shares, strict=True))
+    return _levels(copies, words, doc.DataTable(_level_header(), rows))
 
 
-def _level_header(copies: Copies) -> tuple[str, ...]:
-    return ("privacy", "noise", *["categories retained"] * bool(copies.categories))
+def _level_header() -> tuple[str, str]:
+    return ("privacy", "rows for a mean")
 
 
-def _level(level: Level, copies: Copies) -> tuple[str, ...]:
-    retained = [f"{retention(level.noise):.1%}"] if copies.categories else []
-    return (f"{copies.privacy_of(level):.4g}", f"{level.noise:.4g}", *retained)
+def _figures(copies: Copies) -> doc.Fold:
+    """Return the noise of each level, and which share of cells it retains."""
+    explained = doc.Paragraph(
+        "Privacy is the share of the variance that the best linear estimate from a copy cannot "
+        "recover. Noise is a multiple of the table’s own covariance."
+        + " A copy retains some cells of each category and redraws the others."
+        * bool(copies.categories)
+    )
+    rows = [
+        (
+            f"{copies.privacy_of(level):.4g}",
+            f"{level.noise:.4g}",
+            *[f"{retention(level.noise):.1%}"] * bool(copies.categories),
+        )
+        for level in copies.levels
+    ]
+    header = ("privacy", "noise", *["categories retained"] * bool(copies.categories))
+    return doc.Fold("Figures", [explained, doc.DataTable(header, rows)], is_open=False)
 
 
 def _levels(copies: Copies, words: Sequence[str], table: doc.DataTable) -> doc.Section:
@@ -205,13 +225,12 @@ def _levels(copies: Copies, words: Sequence[str], table: doc.DataTable) -> doc.S
         for level, text in zip(copies.levels, words, strict=True)
     ]
     explained = doc.Paragraph(
-        "Privacy is the share of the variance that the best linear estimate from a copy cannot "
-        "recover. Noise is a multiple of the table’s own covariance."
-        + " A copy retains some cells of each category and redraws the others."
-        * bool(copies.categories)
+        "Left is known, right is hidden: the share of every column that the best linear estimate "
+        "from a copy leaves. Rows for a mean: from how many of the original’s rows a mean would be "
+        "as precise as from the copy."
     )
     chart = doc.Picture(doc.Shares(rows, "Released levels by privacy"))
-    return doc.Section("Released levels", [explained, chart, table])
+    return doc.Section("Released levels", [explained, chart, table, _figures(copies)])
 
 
 def _members(each: Coalition, everybody: int, kind: str) -> str:
@@ -277,8 +296,8 @@ def _against_bayes(copies: Copies, original: Original) -> list[doc.Section]:
     return [doc.Section("Against a recipient who knows the distributions", [explained, table])]
 
 
-def _notes(copies: Copies, persons: Sequence[str] = ()) -> doc.Section:
-    lines = [*persons, *(note for answers in copies.answers for note in answers.notes)]
+def _notes(copies: Copies) -> doc.Section:
+    lines = [note for answers in copies.answers for note in answers.notes]
     shown = copies.shown
     if copies.ranked:
         names = ", ".join(copies.ranked)
@@ -288,7 +307,7 @@ def _notes(copies: Copies, persons: Sequence[str] = ()) -> doc.Section:
         )
     if shown.left_out:
         names = ", ".join(shown.left_out)
-        lines.append(f"not shown (constant, kept, key or unit columns): {names}")
+        lines.append(f"not shown (constant, kept, derived, key or unit columns): {names}")
     for names_of_kind in (shown.numbers, shown.categories):
         if rest := names_of_kind[MOST_COLUMNS:]:
             lines.append(f"not shown (beyond the first {MOST_COLUMNS}): {', '.join(rest)}")

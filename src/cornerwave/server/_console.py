@@ -1,10 +1,13 @@
 """The console: datasets, their grants and requests, the report, and the ledger with its check."""
 
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import urlencode
 
 from anyio.to_thread import run_sync as in_thread
 from fastapi import Depends
@@ -23,10 +26,11 @@ from cornerwave.access import (
     Foreseen,
     Grant,
 )
+from cornerwave.dossier import Dossier
 from cornerwave.errors import ApprovalNeeded, CornerwaveError, LedgerDamaged, LevelError
 from cornerwave.ledger import Access, now
-from cornerwave.levels import LINEAR, Level
-from cornerwave.outlook import explained
+from cornerwave.levels import LINEAR, Level, worth
+from cornerwave.outlook import Advice, advice
 from cornerwave.server._page import (
     PREFIX,
     Fields,
@@ -39,6 +43,7 @@ from cornerwave.server._page import (
     router,
     signed_in,
     status_of,
+    terms_in,
     words_of,
 )
 from cornerwave.server._replies import service_of
@@ -67,6 +72,11 @@ class Rung:
     level: Level
     holders: tuple[str, ...]
     granted: tuple[str, ...]
+
+    @property
+    def worth(self) -> float:
+        """The share of the rows that give a mean as precisely as its copies do."""
+        return worth(self.level.noise)
 
 
 def dataset_of(request: Request, id: str) -> Dataset:
@@ -142,10 +152,53 @@ def dataset_page(
         ),
         answered=[e for e in reversed(sharing.requests(dataset=dataset.id)) if e.state != OPEN],
         downloads=_downloads(sharing.accesses(SEARCHED_FOR_DOWNLOADS), dataset.name),
-        sentences=list(explained(dataset.frozen)),
+        advice=advice(dataset.frozen),
+        change=change_form(request, dataset),
         privacy=privacy,
         allowed=bool(request.app.state.allowed),
     )
+
+
+@dataclass(frozen=True)
+class ChangeForm:
+    """Where the choices of a dataset are changed, and which columns to refresh as one by then."""
+
+    address: str
+    together: tuple[str, ...] = ()
+
+
+def change_form(request: Request, dataset: Dataset) -> ChangeForm | None:
+    """Return where to register a dataset with other choices; None if that cannot be done here.
+
+    Nobody may hold a copy, and its table must be in a folder that the service may read.
+    """
+    is_open = not (dataset.holdings or dataset.closed or family_name(dataset))
+    place = allowed_path(request, dataset.entry.source or "")
+    if not is_open or place is None or len(dataset.editions) > 1:
+        return None
+    query = urlencode({"path": str(place), "instead": dataset.id})
+    return ChangeForm(
+        f"{PREFIX}/register/columns?{query}", joined_by(advice(dataset.frozen), dataset)
+    )
+
+
+def joined_by(advised: Advice, dataset: Dataset) -> tuple[str, ...]:
+    """Return the columns that are better refreshed as one, in the table's order, if some are."""
+    change = advised.change
+    if change is None or change.action != "together":
+        return ()
+    return tuple(name for name in dataset.frozen.source_types.names if name in change.columns)
+
+
+def allowed_path(request: Request, text: str) -> Path | None:
+    """Return a path in a folder that the service may read, links followed, None if it is none."""
+    allowed: Sequence[Path] = request.app.state.allowed
+    try:
+        path = Path(text).resolve()
+        inside = any(path.is_relative_to(folder) for folder in allowed)
+        return path if text and inside and path.exists() else None
+    except (OSError, ValueError, RuntimeError):
+        return None
 
 
 def _with_coalitions(
@@ -167,18 +220,18 @@ def grant(request: Request, dataset: ThisDataset, ticked: Ticked) -> Response:
     fields = {name: values[-1] for name, values in ticked.items()}
     try:
         sharing, recipient = acting(request), fields.get("recipient", "")
-        privacy, until = _share(fields.get("privacy", "")), fields.get("until") or None
+        privacy, terms = _share(fields.get("privacy", "")), terms_in(fields)
         against = fields.get("against", LINEAR)
         if name := family_name(dataset):
-            sharing.grant_linked(name, recipient, privacy=privacy, until=until, against=against)
+            sharing.grant_linked(name, recipient, privacy=privacy, against=against, **terms)
         else:
             sharing.grant(
                 dataset.name,
                 recipient,
                 privacy=privacy,
-                until=until,
                 round=ticked.get("round", ()),
                 against=against,
+                **terms,
             )
     except ApprovalNeeded:
         return go(f"/datasets/{dataset.id}")  # which shows what waits
@@ -206,6 +259,7 @@ def answer(request: Request, dataset: ThisDataset, fields: Fields) -> Response:
         acting(request).answer(
             fields.get("request", ""),
             privacy=_share(text) if changed and not declined else None,
+            contract=fields.get("contract", ""),
             until=fields.get("until") or None,
             decline=declined,
             words=fields.get("words", ""),
@@ -244,6 +298,24 @@ async def report(request: Request, dataset: ThisDataset) -> Response:
     return page(request, "report.html", dataset=dataset, body=shown)
 
 
+@pages.get("/datasets/{id}/dossier.html")
+async def dossier(request: Request, dataset: ThisDataset) -> Response:
+    """Send the signed dossier of a table, or of all that it is linked with: a file to hand out."""
+    vault, family = service_of(request).vault, family_name(dataset)
+    name = family or dataset.name
+
+    def made() -> str:
+        known = vault.linked(name) if family else vault.dataset(name)
+        return Dossier.of(vault, known).signed(vault).as_page
+
+    plain = re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-") or "dataset"
+    headers = {
+        "Content-Disposition": f'attachment; filename="{plain}-dossier.html"',
+        "Cache-Control": "no-store",
+    }
+    return Response(await in_thread(made), media_type="text/html", headers=headers)
+
+
 # --- the ledger ---------------------------------------------------------------------------
 
 
@@ -264,6 +336,14 @@ def check_heads(request: Request, fields: Fields) -> Response:
         return _ledger(request, heads=fields.get("heads", ""), error=str(error))
     result = f"{len(lines)} of {len(lines)} heads are still in the ledger" if lines else ""
     return _ledger(request, heads=fields.get("heads", ""), result=result)
+
+
+@pages.get("/ledger/public-key.pem")
+def public_key(request: Request) -> Response:
+    """Send the public key of the vault's signatures."""
+    headers = {"Content-Disposition": 'attachment; filename="cornerwave-public-key.pem"'}
+    content = service_of(request).vault.public_key
+    return Response(content, media_type="application/x-pem-file", headers=headers)
 
 
 @pages.get("/ledger/heads.txt")

@@ -7,9 +7,9 @@ from fastapi import APIRouter, Body, Depends, Query
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from cornerwave.access import MOST_WORDS
 from cornerwave.access import Request as Asked
 from cornerwave.kinds import JsonObject
+from cornerwave.ledger import MOST_WORDS
 from cornerwave.server._replies import bearer, bearer_if_any, send_copy, service_of
 from cornerwave.server._service import Permitted
 

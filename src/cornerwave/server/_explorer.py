@@ -19,7 +19,7 @@ from cornerwave.document import BAD, GOOD
 from cornerwave.documents import body, overlay
 from cornerwave.errors import SourceError
 from cornerwave.levels import Level
-from cornerwave.outlook import Outlook, explained, in_units, outlook_at, outlook_of
+from cornerwave.outlook import USES, Outlook, advice, in_units, outlook_at, outlook_of
 from cornerwave.privacy import (
     CategoryDistribution,
     Coalition,
@@ -154,7 +154,8 @@ def slider(request: Request, id: str, p: float = FIRST) -> Response:
         request,
         "privacy.html",
         dataset=dataset,
-        sentences=list(explained(dataset.frozen)),
+        advice=advice(dataset.frozen),
+        recommended=service_of(request).fitness(dataset).recommended(),
         lowest=min(LOWEST, highest),
         highest=highest,
         **_outlook(request, dataset, min(p, highest)),
@@ -170,21 +171,24 @@ def slid(request: Request, id: str, p: float = FIRST) -> Response:
 
 
 class OutlookShown(TypedDict):
-    """What a privacy means, for the template of the page."""
+    """What a privacy means, for the template of the page; what is wrong with it for each use."""
 
     p: float
     outlook: Outlook | None
     columns: Sequence[tuple[str, float, str]]
     drawings: Mapping[str, Markup]
     missing: str
+    uses: Sequence[tuple[str, Sequence[str]]]
 
 
 def _outlook(request: Request, dataset: Dataset, privacy: float) -> OutlookShown:
     asked = min(max(privacy, 0.001), 0.999) if privacy == privacy else FIRST
     outlook = outlook_of(dataset.frozen, asked)
     drawings: Mapping[str, doc.Histograms] = {}
-    missing = ""
+    missing, uses = "", list[tuple[str, Sequence[str]]]()
     if outlook is not None:
+        fitness = service_of(request).fitness(dataset)
+        uses = [(use, [v.words for v in fitness.violations(outlook, use)]) for use in USES]
         try:
             drawings = service_of(request).sketch(dataset).drawings(outlook.level)
         except SourceError:
@@ -195,6 +199,7 @@ def _outlook(request: Request, dataset: Dataset, privacy: float) -> OutlookShown
         "columns": [] if outlook is None else _columns(outlook),
         "drawings": {name: Markup(overlay(each)) for name, each in drawings.items()},  # noqa: S704
         "missing": missing,
+        "uses": uses,
     }
 
 

@@ -10,7 +10,7 @@ import hashlib
 import ipaddress
 from collections.abc import Callable, Coroutine, Mapping
 from importlib.resources import files
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypedDict, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
 from fastapi import APIRouter, Depends
@@ -228,6 +228,23 @@ async def _ticked(request: Request) -> dict[str, list[str]]:
 
 Fields = Annotated[dict[str, str], Depends(_fields)]
 Ticked = Annotated[dict[str, list[str]], Depends(_ticked)]
+
+
+class TermFields(TypedDict):
+    """Why and until when, as a form states it."""
+
+    purpose: str
+    contract: str
+    until: str | None
+
+
+def terms_in(fields: Mapping[str, str]) -> TermFields:
+    """Return the terms that a form states."""
+    return {
+        "purpose": fields.get("purpose", ""),
+        "contract": fields.get("contract", ""),
+        "until": fields.get("until") or None,
+    }
 
 
 # --- pages --------------------------------------------------------------------------------
@@ -481,6 +498,7 @@ def _check_twice(fields: Fields) -> None:
 
 
 def _let_in(request: Request, target: str, password: Record) -> Response:
+    request.state.who = password.of  # for the access log
     answer = RedirectResponse(target, 303)
     answer.set_cookie(
         cookie_of(request),

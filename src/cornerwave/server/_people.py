@@ -4,14 +4,15 @@ import csv
 import io
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from cornerwave.access import LIVE, MOST_DAYS, MOST_WORDS, Sharing, profile_text
+from cornerwave.access import LIVE, MOST_DAYS, Sharing, profile_text
 from cornerwave.errors import CornerwaveError, NoSuchRecipient, VaultError
-from cornerwave.ledger import Access, now
+from cornerwave.ledger import MOST_WORDS, Access, Terms, now
 from cornerwave.server._page import (
     Fields,
     acting,
@@ -20,6 +21,7 @@ from cornerwave.server._page import (
     router,
     signed_in,
     status_of,
+    terms_in,
     words_of,
 )
 from cornerwave.server._replies import base_url, service_of
@@ -62,7 +64,8 @@ def add(request: Request, fields: Fields) -> Response:
     """Add a recipient."""
     name = fields.get("name", "").strip()
     try:
-        acting(request).add(name, note=fields.get("note", "")[:MOST_WORDS])
+        note = fields.get("note", "")[:MOST_WORDS]
+        acting(request).add(name, note=note, **terms_in(fields))
     except CornerwaveError as error:
         return _recipients(request, error)
     return go("/recipient", name=name)
@@ -70,13 +73,17 @@ def add(request: Request, fields: Fields) -> Response:
 
 @pages.get("/recipient")
 def recipient(request: Request, name: str = "") -> Response:
-    """Show a recipient: grants, copies and tokens."""
+    """Show a recipient: grants, copies and tokens; of who holds copies made elsewhere, these."""
     return _recipient(request, name)
 
 
 def _recipient(request: Request, name: str, error: CornerwaveError | None = None) -> Response:
-    sharing = _known(request, name)
+    sharing = service_of(request).sharing
     datasets, at = sharing.vault.datasets(), sharing.clock()
+    held = [(each, line) for each in datasets for line in each.holdings if line.recipient == name]
+    if not held:
+        _known(request, name)
+    is_known = name in sharing.recipients()
     by_id = {each.id: each for each in datasets}
     return page(
         request,
@@ -84,13 +91,13 @@ def _recipient(request: Request, name: str, error: CornerwaveError | None = None
         status=status_of(error) if error else 200,
         error=words_of(error) if error else "",
         name=name,
+        terms=sharing.recipient(name).terms if is_known else None,
         grants=[
             (each, by_id.get(each.dataset), each.state(at))
             for each in reversed(sharing.grants(recipient=name))
         ],
-        held=[
-            (each, line) for each in datasets for line in each.holdings if line.recipient == name
-        ],
+        held=held,
+        is_known=is_known,
         tokens=[
             (each, each.state(at), sharing.last_used(each))
             for each in reversed(sharing.tokens(name))
@@ -98,6 +105,18 @@ def _recipient(request: Request, name: str, error: CornerwaveError | None = None
         days=DAYS,
         most_days=MOST_DAYS,
     )
+
+
+@pages.post("/recipient/terms")
+def change(request: Request, fields: Fields) -> Response:
+    """Change why and until when a recipient may have anything."""
+    name = fields.get("name", "")
+    _known(request, name)
+    try:
+        acting(request).change(name, Terms.of(**terms_in(fields)))
+    except CornerwaveError as error:
+        return _recipient(request, name, error)
+    return go("/recipient", name=name)
 
 
 @pages.post("/recipient/remove")
@@ -167,7 +186,17 @@ def log(request: Request, who: str = "", console: str = "") -> Response:
         for line in service.sharing.accesses(SEARCHED)
         if (console or " /console" not in line.what) and who.casefold() in line.who.casefold()
     ]
-    return page(request, "log.html", lines=lines[:SHOWN], who=who, console=bool(console))
+    called = {each.id: each.name for each in service.vault.datasets()}
+    shown = [replace(line, what=_named(line.what, called)) for line in lines[:SHOWN]]
+    return page(request, "log.html", lines=shown, who=who, console=bool(console))
+
+
+def _named(what: str, called: Mapping[str, str]) -> str:
+    """Return what somebody did with the name of the dataset instead of its id."""
+    return _ID.sub(lambda found: f"/{called.get(found[1], found[1])}", what)
+
+
+_ID = re.compile(r"(?<=/datasets)/([0-9a-f]{32})\b")
 
 
 @pages.get("/log.csv")

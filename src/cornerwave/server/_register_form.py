@@ -20,6 +20,7 @@ from cornerwave.choices import (
     HIDDEN,
     KEY,
     PERTURBED,
+    SETTINGS,
     TABLE,
     UNIT,
     VALUES,
@@ -58,24 +59,47 @@ class Control:
     help: str
     value: str
     options: Sequence[tuple[str, str]] = ()
+    most: int = 255
 
 
-def table_controls(known: Mapping[str, str], asks: Collection[str]) -> Iterator[Control]:
-    """Yield a control for each choice about the table that is not asked for, or is asked here."""
+@dataclass(frozen=True)
+class Controls:
+    """Those that are asked for, those for the looks of copies, and others, which few need."""
+
+    asked: Sequence[Control]
+    others: Sequence[Control]
+    looks: Sequence[Control] = ()
+
+
+def table_controls(known: Mapping[str, str], asks: Collection[str]) -> Controls:
+    """Return a control for each choice about the table."""
+    controls = dict(_table_controls(known))
+    asked = {
+        choice.key
+        for choice in DECLARED.values()
+        if not choice.asked or choice.name in asks or known.get(choice.key)
+    }
+    return Controls(
+        [control for name, control in controls.items() if name in asked],
+        [control for name, control in controls.items() if name not in asked],
+    )
+
+
+def _table_controls(known: Mapping[str, str]) -> Iterator[tuple[str, Control]]:
+    """Yield a control for each choice about the table, by its key."""
     shown: set[str] = set()
     for choice in DECLARED.values():
         name = choice.key
-        is_asked = not choice.asked or choice.name in asks or bool(known.get(name))
-        if choice.is_of_column or choice.name == "together" or name in shown or not is_asked:
+        if choice.is_of_column or choice.name == "together" or name in shown:
             continue
         shown.add(name)
         same = [each for each in DECLARED.values() if each.key == name]
         kind = "number" if not choice.is_flag else "tick" if len(same) == 1 else "select"
         kind = "text" if isinstance(choice.kind, Text) else kind
         options = [(each.value, each.words[each.value]) for each in same] if len(same) > 1 else []
-        yield Control(
-            kind, name, choice.label, choice.help, known.get(name, ""), [("", "choose…"), *options]
-        )
+        value = known.get(name, "")
+        choose = [("", "choose…"), *options]
+        yield name, Control(kind, name, choice.label, choice.help, value, choose)
 
 
 _OF_COLUMN = [
@@ -91,30 +115,29 @@ def column_controls(
     number: bool,
     known: Mapping[str, str],
     asks: Collection[str] = (),
-) -> tuple[list[Control], list[Control]]:
-    """Return the controls of a column, and those for the looks of its copies."""
-    roles = {PERTURBED if number else CATEGORY, DERIVED}
+) -> Controls:
+    """Return the controls of a column: a number may also be a category, of texts none is noisy."""
+    does = {CATEGORY, DERIVED} | ({PERTURBED} if number else set())
+    main = {PERTURBED if number else CATEGORY, DERIVED}
     asked = {*report.asks, *asks}
-    shown = [
-        choice
-        for choice in _OF_COLUMN
-        if roles & {*choice.roles}
-        and (not choice.asked or choice.name in asked or known.get(f"{choice.name}-{place}"))
-    ]
-    every = [(choice.looks, list(_controls(choice, place, known))) for choice in shown]
-    plain, looks = (
-        [control for of_looks, controls in every if of_looks is wanted for control in controls]
-        for wanted in (False, True)
-    )
-    return plain, looks
+    parts: dict[str, list[Control]] = {"asked": [], "others": [], "looks": []}
+    for choice in _OF_COLUMN:
+        if not does & {*choice.roles}:
+            continue
+        controls = list(_controls(choice, place, known))
+        is_asked = not choice.asked or choice.name in asked
+        is_plain = is_asked and bool(main & {*choice.roles})
+        is_plain = is_plain or any(control.value for control in controls)
+        parts["looks" if choice.looks else "asked" if is_plain else "others"] += controls
+    return Controls(**parts)
 
 
 def _controls(choice: Choice, place: int, known: Mapping[str, str]) -> Iterator[Control]:
     """Yield the controls of a choice for one column; bounds have two."""
 
     def control(kind: str, label: str, end: str = "", options: Any = ()) -> Control:
-        name = f"{choice.name}{end}-{place}"
-        return Control(kind, name, label, choice.help, known.get(name, ""), options)
+        name, most = f"{choice.name}{end}-{place}", getattr(choice.kind, "most", None) or 255
+        return Control(kind, name, label, choice.help, known.get(name, ""), options, most)
 
     if choice.gives == COLUMNS:
         yield control("tick", choice.label)
@@ -196,12 +219,25 @@ def _chosen(choice: Choice, name: str, place: int, stated: Mapping[str, str]) ->
 _ENDS = ("-low", "-high")
 
 
-def groups_in(texts: Sequence[str], names: Sequence[str]) -> tuple[tuple[str, ...], ...]:
-    """Return the ticked groups of columns that are refreshed as one. Raises SourceError."""
+def groups_in(
+    texts: Sequence[str], names: Sequence[str], more: str = ""
+) -> tuple[tuple[str, ...], ...]:
+    """Return the ticked groups of columns that are refreshed as one, and those that are written.
+
+    Of these `more` has one a line, its names with commas between them. Raises SourceError.
+    """
     try:
         groups = [tuple(json.loads(text)) for text in texts]
     except (ValueError, TypeError):
         raise SourceError("columns that belong together cannot be read; inspect again") from None
+    for line in filter(str.strip, more.splitlines()):
+        group = tuple(part.strip() for part in line.split(","))
+        if unknown := [name for name in group if name not in names]:
+            raise SourceError(
+                f"refreshed as one: there is no column {unknown[0]!r}; write names with commas "
+                "between them, one group a line"
+            )
+        groups.append(group)
     if not all(name in names for group in groups for name in group):
         raise SourceError("columns that belong together have other names now; inspect again")
     return tuple(groups)
@@ -222,7 +258,7 @@ def fields_of(stated: DraftedChoices, names: Sequence[str]) -> dict[str, str]:
     for choice in DECLARED.values():
         if choice.gives == TABLE and choice.key in stated.table and choice.name != "together":
             value = stated.table[choice.key]
-            known[choice.key] = ("on" if value else "") if value in (True, False) else str(value)
+            known[choice.key] = ("on" if value else "") if isinstance(value, bool) else str(value)
     return {**known, "reading": reading_text(stated.reading.for_columns(names))}
 
 
@@ -258,11 +294,42 @@ def reading_text(reading: ReadingSettings) -> str:
 
 def reading_in(stated: Mapping[str, str]) -> ReadingSettings | None:
     """Return how cells are spelled by a form. Raises SourceError for what it cannot state."""
-    if not stated.get("reading"):
+    fields = {name: stated[f"{READ}{name}"] for name in _READ if f"{READ}{name}" in stated}
+    if not stated.get("reading") and not any(fields.values()):
         return None
     try:
-        kept = json.loads(stated["reading"])
+        kept = json.loads(stated.get("reading") or "{}")
         marks = kept.pop("column_missing", None)
+        for name, text in fields.items():  # empty: to be found
+            kept[name] = (text.split(",") if _is_list(name) else text) if text else None
         return ReadingSettings.of(**kept, column_missing=dict(marks) if marks else None)
+    except SourceError:
+        raise
     except (ValueError, TypeError, AttributeError):
         raise SourceError("the reading settings of the form are not valid; load it again") from None
+
+
+READ = "read "
+"""What the names of fields about reading begin with."""
+_READ = [name for name in SETTINGS if name not in ("query", "order_by")]
+"""Settings that have a field: what a database is asked is no matter of a form."""
+
+
+def _is_list(setting: str) -> bool:
+    return not isinstance(SETTINGS[setting].kind, Text)
+
+
+def reading_controls(reading: ReadingSettings | None) -> list[Control]:
+    """Return the controls for how cells are read."""
+    stated = reading or ReadingSettings()
+    texts = {name: getattr(stated, name) or "" for name in _READ}
+    return [
+        Control(
+            "text",
+            f"{READ}{name}",
+            name.replace("_", " ").capitalize(),
+            f"{SETTINGS[name].help}{'; several with commas between them' * _is_list(name)}",
+            value if isinstance(value, str) else ",".join(value),
+        )
+        for name, value in texts.items()
+    ]

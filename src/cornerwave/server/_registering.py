@@ -23,9 +23,17 @@ from cornerwave.choices import Choices
 from cornerwave.columns import decide, is_number, listed
 from cornerwave.errors import CornerwaveError, SourceError, collecting_warnings, discreet
 from cornerwave.inspection import draft, inspect
-from cornerwave.outlook import explained
+from cornerwave.outlook import advice
 from cornerwave.schema_file import read_draft, schema_text
-from cornerwave.server._console import ThisDataset, dataset_page, linked_with
+from cornerwave.server._console import (
+    ThisDataset,
+    allowed_path,
+    change_form,
+    dataset_of,
+    dataset_page,
+    joined_by,
+    linked_with,
+)
 from cornerwave.server._page import (
     MOST_FIELDS,
     Fields,
@@ -44,6 +52,7 @@ from cornerwave.server._register_form import (
     column_controls,
     fields_of,
     groups_in,
+    reading_controls,
     reading_in,
     table_controls,
 )
@@ -86,9 +95,24 @@ def choose(request: Request) -> Response:
 
 @pages.get("/register/columns")
 @permits(OWNER)
-def columns(request: Request, path: str = "") -> Response:
-    """Inspect a table, and ask what shall happen to each column."""
-    return _form(request, _within(request, path))
+def columns(
+    request: Request, path: str = "", instead: str = "", together: bool = False
+) -> Response:
+    """Inspect a table, and ask what shall happen to each column.
+
+    The form begins with the choices of a dataset that it is registered `instead` of, perhaps with
+    the columns `together` whose refreshing as one is recommended.
+    """
+    place = _within(request, path)
+    if not instead:
+        return _form(request, place)
+    dataset = _replaceable(request, instead)
+    names = open_to_inspect(place, dataset.frozen.reading).schema.names
+    stated, groups = _chosen_for(dataset, names)
+    form = change_form(request, dataset)
+    if together and form is not None and form.together:
+        groups = [g for g in groups if not {*g} & {*form.together}] + [form.together]
+    return _form(request, place, stated | {"instead": instead}, together=groups)
 
 
 @pages.post("/register/schema")
@@ -103,7 +127,7 @@ def fill(request: Request, fields: Uploaded) -> Response:
     groups = drafted.table.get("together", [])
     name = fields.get("name", "").strip()
     stated = {**fields_of(drafted, names), **({"name": name} if name else {})}
-    return _form(request, path, stated, together=groups)
+    return _form(request, path, stated, together=groups, differs=drafted.differs)
 
 
 @pages.post("/register/columns")
@@ -111,26 +135,58 @@ def register(request: Request, ticked: Ticked) -> Response:
     """Register a table as the form states, try that, or send it as a schema file."""
     stated = {name: values[-1] for name, values in ticked.items()}
     path, act = _within(request, stated.get("path", "")), stated.get("act", "register")
+    act = "try" if "join" in stated else act
     unrelated, together = ticked.get("unrelated", []), None
     try:
         source = open_to_inspect(path, reading_in(stated))
         names = source.schema.names
         if stated.get("columns") != _hash(names):
             raise SourceError("the table has other columns now; choose for each of them again")
-        together = groups_in(ticked.get("together", []), names)
+        ticks = ticked.get("together", []) + ticked.get("join", [])
+        together = groups_in(ticks, names, stated.get("more_together", ""))
+        if act == "read":
+            return _form(request, path, stated, None, unrelated, together)
         choices = replace(choices_in(names, stated), together=together)
         if act == "download":
             return _download(path, source, choices)
         how = Registration(choices, unrelated=unrelated, dry_run=act == "try")
         with collecting_warnings() as notes:
-            vault = acting(request).vault
-            made = vault.register_as(stated.get("name", "").strip(), source, how)
+            if instead := stated.get("instead"):
+                how = replace(how, instead=_replaceable(request, instead).name)
+            made = acting(request).vault.register_as(stated.get("name", "").strip(), source, how)
     except CornerwaveError as error:
         return _form(request, path, stated, error, unrelated, together)
     if how.dry_run:
-        tried = [*notes, *_decided(made)]
-        return _form(request, path, stated, None, unrelated, together, tried=tried)
-    return page(request, "registered.html", dataset=made, notes=notes, decided=_decided(made))
+        return _form(request, path, stated, None, unrelated, together, tried=(made, notes))
+    return page(
+        request,
+        "registered.html",
+        dataset=made,
+        notes=notes,
+        decided=_decided(made),
+        advice=advice(made.frozen),
+        change=change_form(request, made),
+    )
+
+
+def _chosen_for(
+    dataset: Dataset, names: Sequence[str]
+) -> tuple[dict[str, str], list[Sequence[str]]]:
+    """Return the form's fields for the choices of a dataset, and its groups of columns."""
+    drafted = read_draft(dataset.schema_file(), dataset.name, names)
+    groups: list[Sequence[str]] = list(drafted.table.get("together", []))
+    return fields_of(drafted, names) | {"name": dataset.name}, groups
+
+
+def _replaceable(request: Request, id: str) -> Dataset:
+    """Return a dataset that may be registered anew. Raises SourceError for another."""
+    dataset = dataset_of(request, id)
+    if change_form(request, dataset) is None:
+        raise SourceError(
+            "choices can be changed while nobody holds a copy of the dataset, and its table is in "
+            "a folder that the service may read"
+        )
+    return dataset
 
 
 def _download(path: Path, source: Source, choices: Choices) -> Response:
@@ -154,7 +210,8 @@ def _form(
     unrelated: Sequence[str] = (),
     together: Sequence[Sequence[str]] | None = None,
     *,
-    tried: Sequence[str] = (),
+    tried: tuple[Dataset, Sequence[str]] | None = None,
+    differs: Sequence[str] = (),
 ) -> Response:
     others = error is not None and "unrelated" in error.use
     names = [d.name for d in service_of(request).vault.datasets()] if others or unrelated else []
@@ -165,6 +222,8 @@ def _form(
     known = stated or fields_of(read_draft(draft(inspection), "the draft", columns), columns)
     asks = {*inspection.asks, *(error.use if error else ())}
     advised = [list(group) for group in inspection.disclosure.together]
+    advised_by = None if tried is None else advice(tried[0].frozen)
+    join = joined_by(advised_by, tried[0]) if tried is not None and advised_by is not None else ()
     chosen = advised if together is None else [list(group) for group in together]
     return page(
         request,
@@ -173,10 +232,11 @@ def _form(
         path=path,
         name=known.get("name", path.name.partition(".")[0]),
         columns=[
-            (report, *column_controls(report, i, is_number(part.type), known, asks))
+            (report, column_controls(report, i, is_number(part.type), known, asks))
             for i, (report, part) in enumerate(zip(inspection.columns, source.schema, strict=True))
         ],
-        controls=list(table_controls(known, asks)),
+        controls=table_controls(known, asks),
+        reading=reading_controls(None if stated is None else reading_in(stated)),
         disclosure=inspection.disclosure,
         warnings=inspection.warnings,
         groups=[
@@ -188,12 +248,15 @@ def _form(
         words=WORDS,
         error=words_of(error) if error else "",
         others=[(name, name in unrelated) for name in names],
-        tried=tried,
+        tried=[] if tried is None else [*tried[1], *_decided(tried[0])],
+        advice=advised_by,
+        advised=join and json.dumps(join),
+        differs=differs,
     )
 
 
 def _decided(made: Dataset) -> Iterator[str]:
-    """Yield what registration decided, and what columns reveal of each other."""
+    """Yield what registration decided."""
     schema = made.frozen.schema
     if schema.pseudonym is not None:
         yield f"key, a pseudonym in copies: {schema.pseudonym}"
@@ -202,24 +265,18 @@ def _decided(made: Dataset) -> Iterator[str]:
         ("as distances", [(f"{name} from {base}",) for name, base in schema.relative.items()]),
         ("category", schema.categories),
         ("derived", [(f"{c.name} from {c.follows}",) for c in schema.derived]),
+        ("sums", [(f"{n} = {' + '.join(of)}",) for n, of in schema.totals.items()]),
         ("unchanged", [(name,) for name in schema.unchanged]),
         ("missing values stay missing", [(name,) for name in made.frozen.missing]),
     ):
         if groups:
             yield f"{what}: {listed([' + '.join(group) for group in groups], str)}"
-    yield from explained(made.frozen)
 
 
 def _within(request: Request, text: str) -> Path:
     """Return a path in an allowed folder, links followed. Raises SourceError."""
-    allowed: Sequence[Path] = request.app.state.allowed
-    try:
-        path = Path(text).resolve()
-        inside = any(path.is_relative_to(folder) for folder in allowed)
-        if text and inside and path.exists():
-            return path
-    except (OSError, ValueError, RuntimeError):
-        pass
+    if (path := allowed_path(request, text)) is not None:
+        return path
     raise SourceError("there is no such table in a folder that the service may read")
 
 

@@ -9,7 +9,7 @@ import threading
 from collections.abc import AsyncIterator, Callable, Hashable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from queue import SimpleQueue
@@ -20,8 +20,9 @@ from anyio.to_thread import run_sync as in_thread
 
 from cornerwave.access import Grant, Sharing, Token
 from cornerwave.documents import body
-from cornerwave.errors import AccessDenied, NoSuchDataset, VaultError
+from cornerwave.errors import AccessDenied, NoSuchDataset, SourceError, VaultError
 from cornerwave.ledger import Access, State, now
+from cornerwave.outlook import Fitness
 from cornerwave.report import ColumnSketch, report_document
 from cornerwave.server._cache import Cache, name_of
 from cornerwave.server._limits import ClientLimits
@@ -239,6 +240,7 @@ class Datasets:
         self._vault, self._lock, self._sketching = vault, threading.Lock(), threading.Lock()
         self._known: dict[str, tuple[State, Dataset]] = {}
         self._sketched: tuple[Dataset, ColumnSketch] | None = None
+        self._fitness: tuple[Dataset, Fitness] | None = None
 
     def at(self, id: str, state: State) -> Dataset:
         """Return a dataset at a state, or a newer one. Raises NoSuchDataset."""
@@ -261,6 +263,18 @@ class Datasets:
             if self._sketched is None or self._sketched[0] is not dataset:
                 self._sketched = dataset, ColumnSketch.of(dataset)
             return self._sketched[1]
+
+    def fitness(self, dataset: Dataset) -> Fitness:
+        """Return which levels are fit for which use; the last one is kept, as of the slider."""
+        with self._sketching:
+            if self._fitness is not None and self._fitness[0] is dataset:
+                return self._fitness[1]
+            frozen = replace(dataset.frozen, rows=dataset.rows)
+            try:
+                self._fitness = dataset, Fitness.of(frozen, dataset.source)
+            except SourceError:  # what the table shows is not compared then
+                return Fitness.of(frozen, None)
+            return self._fitness[1]
 
 
 class Service:
@@ -316,6 +330,10 @@ class Service:
     def sketch(self, dataset: Dataset) -> ColumnSketch:
         """Return what the slider draws. Raises SourceError if the table is not there."""
         return self._datasets.sketch(dataset)
+
+    def fitness(self, dataset: Dataset) -> Fitness:
+        """Return which levels of a dataset are fit for which use."""
+        return self._datasets.fitness(dataset)
 
     def offered(self, token: Token | None) -> list[Permitted]:
         """Return everything that someone may fetch, by name."""
@@ -399,7 +417,8 @@ class Service:
     def _record(self, departures: Sequence[tuple[Permitted, CopySpec, Access]]) -> None:
         """Write holdings of one dataset, then their lines in the access log."""
         dataset = departures[0][0].dataset
-        dataset.hold([(what.grant.recipient, spec) for what, spec, _ in departures])
+        grants = [(what.grant, spec) for what, spec, _ in departures]
+        dataset.hold([(grant.recipient, spec, grant.terms) for grant, spec in grants])
         self.sharing.log([line for _, _, line in departures])
 
 

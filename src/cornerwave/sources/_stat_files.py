@@ -71,7 +71,7 @@ class StatFile:
             types = {name: type_ for name, type_ in types.items() if name in names}
             return cls(path, reading, labels, types, {}, described)
         reading = reading.for_columns(names)
-        seen = {name: _Seen(labels.get(name, {})) for name in names}
+        seen = {name: _SeenCells(labels.get(name, {})) for name in names}
         for rows in parts:
             for name, each in seen.items():
                 each.take(rows[name])
@@ -155,7 +155,7 @@ def _one_line(label: str) -> str:
     return "".join(c for c in " ".join(str(label).split()) if c.isprintable())[:MOST_LETTERS]
 
 
-class _Seen:
+class _SeenCells:
     """What the cells of a column are, given those seen so far."""
 
     def __init__(self, labels: Mapping[Any, str]) -> None:

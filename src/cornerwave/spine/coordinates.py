@@ -24,6 +24,7 @@ from cornerwave.columns import (
     is_number,
     listed,
     plain_type,
+    total_of,
     type_named,
     unit_of,
 )
@@ -139,7 +140,7 @@ def sampled_rows(
         survey.moments.rows,
         [
             *_computed(surveyor, survey, categories, shown.numbers),
-            *_relative(surveyor, survey, shown.numbers, shape),
+            *_sums(surveyor, survey, shown.numbers, shape),
         ],
     )
 
@@ -163,17 +164,19 @@ def _computed(
             yield Computed(name, each.values, (of,), number)
 
 
-def _relative(
-    surveyor: Surveyor, survey: Survey, shown: Floats, shape: Floats
-) -> Iterator[Computed]:
-    """Yield the columns that copies show as the sum of a distance and what that is from."""
+def _sums(surveyor: Surveyor, survey: Survey, shown: Floats, shape: Floats) -> Iterator[Computed]:
+    """Yield the columns that copies show as sums: of a distance and its base, or of their parts."""
     schema, plain = surveyor.schema, surveyor.plain_numbers(survey)
-    for name in schema.relative:
-        sources = tuple(chain(name, schema.relative))
+    sums = {name: (name,) for name in schema.relative} | schema.totals
+    for name, parts in sums.items():
+        # of a part that is a distance, that and what it is from
+        of = dict.fromkeys(part for each in parts for part in chain(each, schema.relative))
+        sources = tuple(of)
         at = [schema.perturbed.index(source) for source in sources]
         back = [surveyor.scales[place].backward for place in at]
-        alone = sum_alone(plain[name], shown[at], shape[np.ix_(at, at)], back)
-        yield Computed(name, plain[name], sources, alone=alone)
+        values = total_of([plain[part] for part in parts])
+        alone = sum_alone(values, shown[at], shape[np.ix_(at, at)], back)
+        yield Computed(name, values, sources, alone=alone)
 
 
 def sampled_persons(
@@ -260,7 +263,14 @@ def _person_rows(
         x = less_time(x, hat_matrix(times, noise.knots), sample.starts, sizes)
     drawn = {
         name: with_means(
-            np.array([c.values for c in indicators(name, name, codes, gaps[name], most=most)]),
+            np.array(
+                [
+                    # where every value is frequent, none is left for the last one
+                    each.values
+                    for each in indicators(name, name, codes, gaps[name], most=most)
+                    if np.nan_to_num(each.values).any()
+                ]
+            ).reshape(-1, len(none)),
             sample.starts,
         )
         for name, codes in coded.items()

@@ -18,6 +18,7 @@ from cornerwave.columns import (
     Followed,
     Scale,
     Schema,
+    Summed,
     Tally,
     centre_of,
     chain,
@@ -27,6 +28,7 @@ from cornerwave.columns import (
     freeze_categories,
     listed,
     presence_of,
+    quantiles,
     ratio_of,
 )
 from cornerwave.errors import ColumnError, SourceError, warn
@@ -49,6 +51,7 @@ from cornerwave.spine.person_counts import PersonCounts, persons_holding
 from cornerwave.spine.person_curves import Floor, curve_noise
 from cornerwave.spine.person_gaps import with_gaps_filled
 from cornerwave.spine.person_sample import check_persons, nested_noise, person_noise
+from cornerwave.spine.sample import knot_weights
 from cornerwave.spine.survey import Survey, Surveyor
 
 WORTH_SAYING = 0.1
@@ -85,6 +88,8 @@ def freeze(
         for names, tally in survey.tallies.items()
     )
     _warn_of(categories, schema)
+    for name, parts in schema.totals.items():
+        survey.summed.get(name, Summed()).check(name, parts)
     people = PersonCounts.of(surveyor, survey)
     sampled = sampled_persons(surveyor, survey, categories, persons, linked)
     check_places(sampled)
@@ -112,7 +117,23 @@ def freeze(
         spreads=_spreads(moments, shape, surveyor.scales, people),
         derived=tuple(_derived(surveyor, survey, types, categories)),
         presence=tuple(_presence(schema, survey, categories)),
+        ranges=dict(_ranges(surveyor, survey)),
     )
+
+
+def _ranges(surveyor: Surveyor, survey: Survey) -> Iterator[tuple[str, tuple[float, float]]]:
+    """Yield between which numbers copies show a column that is a distance on ranks, as its base.
+
+    The outermost knots that the column itself would have on ranks (columns/_scale.py).
+    """
+    schema, hashes = surveyor.schema, survey.joint.ordered.hashes
+    plain = surveyor.plain_numbers(survey)
+    for name in schema.relative:
+        if all(schema.column(part).transform == "rank" for part in chain(name, schema.relative)):
+            weights = knot_weights(surveyor.secrets, hashes, f"{name} as shown")
+            hidden = schema.column(name).hide_missing
+            if knots := quantiles(plain[name], weights, coarse=hidden):
+                yield name, (knots[0][0], knots[-1][0])
 
 
 def _presence(

@@ -95,6 +95,8 @@ class Frozen:
     """Of categories that are labels of a file's numbers, the number of each value of copies."""
     presence: tuple[Derived, ...] = ()
     """Beside which values of a category numbers are present."""
+    ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    """Where copies of columns that are relative to others end: no exact averages."""
     noise_format: int = NOISE_FORMAT
     reading: ReadingSettings | None = None
     """How the cells of the source are spelled: values do not depend on it, reading them does."""
@@ -190,6 +192,7 @@ class Frozen:
         kept.pop("derived", None)
         kept.pop("label_codes", None)
         kept.pop("presence", None)
+        kept.pop("ranges", None)
         del kept["hidden"], kept["joint"], kept["reading"]
         del kept["independent_rows"], kept["few_rows"]
         kept["types"] = [[part.name, type_name(part.type)] for part in self.source_types]
@@ -240,6 +243,7 @@ class Frozen:
             **({"derived": [each.to_json() for each in self.derived]} if self.derived else {}),
             **({"label_codes": self.label_codes} if self.label_codes else {}),
             **({"presence": [each.to_json() for each in self.presence]} if self.presence else {}),
+            **({"ranges": self.ranges} if self.ranges else {}),
             "joint": dict(self.joint.shares),
             "reading": self.reading and self.reading.to_json(),
         }
@@ -287,6 +291,7 @@ class Frozen:
             derived=tuple(Derived.from_json(each) for each in kept.get("derived", ())),
             label_codes=kept.get("label_codes", {}),
             presence=tuple(Derived.from_json(each) for each in kept.get("presence", ())),
+            ranges={name: (low, high) for name, (low, high) in kept.get("ranges", {}).items()},
             noise_format=kept["noise_format"],
             reading=kept["reading"] and ReadingSettings.from_json(kept["reading"]),
         )
@@ -300,7 +305,7 @@ def _family(kept: Kept) -> TableFamily:
     return TableFamily(kept["id"], kept["table"], tuple(kept["tables"]))
 
 
-_LATER = ("follows", "describe", "relative_to", "present_if")
+_LATER = ("follows", "sum_of", "describe", "relative_to", "present_if")
 """What columns state only where it was chosen: noise hangs on every byte of what is kept."""
 
 

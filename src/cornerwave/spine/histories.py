@@ -1,31 +1,27 @@
-"""The categories of persons: one clock for each, and whole histories of others.
+"""The categories of persons: whole histories, which persons exchange.
 
-Each person has one event clock for all categories (see noise/_refresh.py). An event replaces the
-person's whole history, the values of all categories in all of their rows, by that of a donor with
-as many rows, row by row: whatever function of the history someone looks at, with probability
-q = 1/sqrt(1+v) it is the person's, else that of a person chosen by chance.
+A person's history, the values of all categories in all of their rows, is shown as a whole: by
+themselves, or by another person with as many rows, row by row (exchanges.py). Whatever function of
+the history someone looks at, with probability q = 1/sqrt(1+v) it is the person's, else that of a
+donor, who is a person chosen by chance.
 
-    donor_k(u) = the person at rank r of the class, in a fixed order
-                 where r is the rank of u in the class by the keyed hash of event k
-
-So an event permutes the persons of a class. Classes are persons that came with one edition and had
-as many rows then; sizes that fewer than LEAST persons have share a class with the next. Persons
-that came with fewer than LEAST others draw from all that were there. How a history goes on that
-outgrows its donor's is in continued.py. Which cells are missing is the person's own, unless that is
-hidden: a donor's gaps take the value of the row before, or after.
+Persons exchange histories in classes: those that came with one edition and had as many rows then;
+sizes that fewer than LEAST persons have share a class with the next. Persons that came with fewer
+than LEAST others copy what any of those show that were there. How a history goes on that outgrows
+its donor's is in continued.py. Which cells are missing is the person's own, unless that is hidden:
+a donor's gaps take the value of the row before, or after.
 
 Linked tables have one class and one donor for a person: classes are persons who have rows in the
-same tables and as many in all, when they were registered; persons who come later draw from these.
+same tables and as many in all, when they were registered; persons who come later copy these.
 Of a donor without rows in a table the next person of the class who has some stands in.
 
-If persons belong to households, these have the clock and the donor, see households.py.
+If persons belong to households, these exchange theirs, see households.py.
 
 None of that changes when editions come: a row takes from a donor only what was there when the row
 itself came, as it was then. Else a change of a cell between two editions would show who was
 replaced. What editions change of rows that are there is in moved_histories.py.
 """
 
-import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -35,13 +31,14 @@ import numpy as np
 from cornerwave.arrays import Codes, Flags, Floats, Ids, Ints, Words, lengths_of
 from cornerwave.columns import Categories, Fingerprint
 from cornerwave.keyed import BlockFunction, expand, room_for
-from cornerwave.noise import MISSING, EventClock
+from cornerwave.noise import MISSING, ln_1_plus
 from cornerwave.spine.continued import Continued, Tail
+from cornerwave.spine.exchanges import Exchanged, Partners, pair_words
 from cornerwave.spine.households import Households, kept_states
 from cornerwave.spine.moved_histories import HistoryStep, MovedHistories, ShownMoves
 
 LEAST = 20
-"""Persons of a class: a donor is one of them, perhaps the person itself."""
+"""Persons of a class."""
 LEAST_HOUSEHOLDS = 100
 """Households of a class, which need not be alike to the last row: how histories go on is known."""
 CHANGED = (
@@ -89,10 +86,9 @@ class Histories:
 
     `rows` are the sorted words that identify rows, `places` where their codes are; `units` the ids
     of persons, whose rows begin at `starts`. `stamps` are person * `editions` + edition of each
-    row, ascending. `pools` holds persons, class by class: those of person u begin at `firsts[u]`
-    and are `counts[u]`; they are permuted unless the person `draws`. Of linked tables `here` are
-    the persons who had rows in this one when it was registered. If persons belong to `households`,
-    pools are of these. `codes` are those of rows as they came, `steps` what editions changed since,
+    row, ascending. `partners` are with whom persons, or their `households` if they belong to some,
+    exchange. Of linked tables `here` are the persons who had rows in this one when it was
+    registered. `codes` are those of rows as they came, `steps` what editions changed since,
     `bounds` those of the draws of each category.
     """
 
@@ -103,10 +99,7 @@ class Histories:
     stamps: Ints
     editions: int
     codes: Codes
-    pools: Ints
-    firsts: Ints
-    counts: Ints
-    draws: Flags
+    partners: Partners
     here: Flags | None = None
     households: Households | None = None
     steps: tuple[HistoryStep, ...] = ()
@@ -150,9 +143,9 @@ class Histories:
         if firsts is not None:
             outers = np.concatenate(found.outers)[by]
             households = _households(persons.units, outers, starts, stamps, number, firsts, codes)
-            classes = households.classes
+            partners = households.partners
         else:
-            classes = persons.classes
+            partners = persons.partners
         places = np.empty(len(by), dtype=np.int64)
         places[by] = np.arange(len(by))
         if (words[1:] < words[:-1]).any():
@@ -167,58 +160,34 @@ class Histories:
             stamps,
             number,
             codes,
-            *classes,
+            partners,
             here,
             households,
             found.steps,
             tuple(each.bounds for each in categories),
         )
 
-    def events(self, clock: EventClock) -> Codes:
-        """Return how many events each person has had at each level (levels, persons)."""
-        events = clock.events(self._clocked)
-        return events if self.households is None else events[:, self.households.of_person]
-
-    def donors(self, clock: EventClock, secret: bytes) -> Ints:
-        """Return the donor of each person at each level (levels, persons), -1 for none."""
-        events = self.events(clock)
-        found = np.full(events.shape, -1, dtype=np.int64)
-        for event in range(1, int(events.max(initial=0)) + 1):
-            donors = self._donors(event, secret)
-            found = np.where(events == event, donors, found)
-        return found
-
-    @property
-    def _clocked(self) -> Ids:
-        """The ids of what is replaced as a whole: persons, or households."""
-        return self.units if self.households is None else self.households.units
-
-    def _donors(self, event: int, secret: bytes) -> Ints:
-        """Return the donors of all persons for an event."""
-        function = BlockFunction(expand(secret, "donors", struct.pack("<I", event)))
-        units = np.ascontiguousarray(self._clocked)
-        words = function(units, room_for(len(units)))[::2].copy()
-        donors = self.pools[self.firsts + (words % self.counts.astype(np.uint64)).astype(np.int64)]
-        permuted = np.flatnonzero(~self.draws)
-        by = permuted[_by_class(self.firsts[permuted], words[permuted])]
-        # persons of a class follow each other, by their words: the place among them is the rank
-        first = self.firsts[by]
-        begins = np.flatnonzero(np.append(True, first[1:] != first[:-1])) if len(by) else by
-        ranks = np.arange(len(by)) - np.repeat(begins, lengths_of(begins, len(by)))
-        donors[by] = self.pools[first + ranks]
+    def exchanged(self, noise: Sequence[float], secret: bytes) -> Exchanged:
+        """Return whose history each person shows at some levels, and how often that changed."""
+        clocked = self.units if self.households is None else self.households.units
+        shown = self.partners.exchanged(clocked, secret, ln_1_plus(noise))
         if self.households is not None:
-            return self.households.donors(donors, event, secret)
-        return donors if self.here is None else self._with_rows(donors, words, self.here)
+            return self.households.exchanged(shown, secret)
+        if self.here is None:
+            return shown
+        donors = [self._with_rows(own.copy(), self.here, secret) for own in shown.donors]
+        return Exchanged(np.array(donors).reshape(shown.donors.shape), shown.changes)
 
-    def _with_rows(self, donors: Ints, words: Words, here: Flags) -> Ints:
-        """Return donors who have rows in this table: the next of the pool who has, or any."""
-        everybody, rows = np.flatnonzero(here), lengths_of(self.starts, len(self.rows))
-        for person in np.flatnonzero((rows > 0) & ~here[donors]).tolist():
-            pool = self.pools[self.firsts[person] : self.firsts[person] + self.counts[person]]
+    def _with_rows(self, donors: Ints, here: Flags, secret: bytes) -> Ints:
+        """Return donors who have rows in this table: the next of the class who has, or any."""
+        rows = lengths_of(self.starts, len(self.rows))
+        lacking = np.flatnonzero((rows > 0) & (donors >= 0) & ~here[donors])
+        everybody, words = np.flatnonzero(here), pair_words(self.units, lacking, donors, secret)
+        for person, word in zip(lacking.tolist(), words.tolist(), strict=True):
+            pool = self.partners.of(person)
             after = np.roll(pool, -1 - int(np.flatnonzero(pool == donors[person])[0]))
             some = after[here[after]]
-            any_ = everybody[int(words[person]) % len(everybody)]
-            donors[person] = some[0] if len(some) else any_
+            donors[person] = some[0] if len(some) else everybody[word % len(everybody)]
         return donors
 
     @property
@@ -228,12 +197,13 @@ class Histories:
             return self.households.of_person, self.households.units
         return np.arange(len(self.units)), self.units
 
-    def moves(self, donors: Ints, clock: EventClock, secret: bytes) -> list[ShownMoves]:
-        """Return for each level what rows show that editions changed, given persons' donors."""
+    def moves(self, exchanged: Exchanged, secret: bytes) -> list[ShownMoves]:
+        """Return for each level what rows show that editions changed."""
+        donors = exchanged.donors
         if not any(each.moved.any() for each in self.steps):
             return [ShownMoves.nothing()] * len(donors)
-        moved, events = MovedHistories(self, self.bounds, secret), self.events(clock)
-        each = zip(donors, events, self.tails(donors, secret), strict=True)
+        moved = MovedHistories(self, self.bounds, secret)
+        each = zip(donors, exchanged.changes, self.tails(donors, secret), strict=True)
         return [moved.shown(*level) for level in each]
 
     def tails(self, donors: Ints, secret: bytes) -> list[Tail]:
@@ -248,37 +218,43 @@ class Histories:
 
         `shown` is what rows show that editions changed.
         """
-        # a row that is not there gets any place: the fingerprint will not be the registered one
-        found = self._found(row_words(ids))
-        places = self.places[np.minimum(found, len(self.rows) - 1)]
-        person = self.stamps[places]
-        if self.editions > 1:
-            person = person // self.editions
-        rows = np.flatnonzero(donors[person] >= 0)
-        codes = self.codes[:, self.sources(places[rows], donors, tail)]
+        places = self._places_of(row_words(ids))
+        person = self._persons_of(places)
+        donor = donors.take(person)
+        rows = np.flatnonzero(donor >= 0)
+        replaced = places.take(rows)
+        sources = self._sources(replaced, person.take(rows), donor.take(rows), tail)
+        codes = self.codes.take(sources, axis=1)
         if shown is not None:
-            codes = shown.put(places[rows], codes)
+            codes = shown.put(replaced, codes)
         out = own.copy()
-        out[:, rows] = np.where(own[:, rows] == MISSING, MISSING, codes)
+        for new, old in zip(out, codes, strict=True):
+            here = new.take(rows)
+            new[rows] = np.where(here == MISSING, MISSING, old)
         return out
 
     def sources(self, places: Ints, donors: Ints, tail: Tail) -> Ints:
         """Return the places of the rows that replace some rows, whose persons all have donors."""
-        person = self.stamps[places]
-        if self.editions > 1:
-            person = person // self.editions
-        donor = donors[person]
+        person = self._persons_of(places)
+        return self._sources(places, person, donors[person], tail)
+
+    def _sources(self, places: Ints, person: Ints, donor: Ints, tail: Tail) -> Ints:
         edition = self.stamps[places] % self.editions if self.editions > 1 else places[:0]
         last = self.ends(donor, edition) - 1
-        at = np.minimum(self.starts[donor] + places - self.starts[person], last)
+        at = np.minimum(self.starts.take(donor) + places - self.starts.take(person), last)
         return tail.replace(places, at)
 
-    def _found(self, words: Words) -> Ints:
-        """Return the places of rows, or those where they would be."""
+    def _persons_of(self, places: Ints) -> Ints:
+        """Return the person of some rows."""
+        stamps = self.stamps.take(places)
+        return stamps if self.editions == 1 else stamps // self.editions
+
+    def _places_of(self, words: Words) -> Ints:
+        """Return the places of rows; of one that is not there any: the fingerprint will differ."""
         first = np.searchsorted(self.rows, words[:1])
         if len(first) and np.array_equal(self.rows[first[0] : first[0] + len(words)], words):
-            return np.asarray(first + np.arange(len(words)))  # they follow each other
-        return np.searchsorted(self.rows, words)
+            return self.places[first[0] : first[0] + len(words)]  # they follow each other
+        return self.places[np.minimum(np.searchsorted(self.rows, words), len(self.rows) - 1)]
 
     def ends(self, persons: Ints, edition: Ints) -> Ints:
         """Return where the rows of persons end that were there with an edition."""
@@ -292,7 +268,7 @@ class _Persons:
     """Ids of persons, ascending by their first word, and their classes."""
 
     units: Ids
-    classes: tuple[Ints, Ints, Ints, Flags]
+    partners: Partners
 
     @classmethod
     def of(cls, units: Ids, editions: Ints, starts: Ints, sizes: Ints) -> "_Persons":
@@ -321,13 +297,13 @@ class _Persons:
         # persons in the same tables are alike first, then those with as many rows
         alike = ((counts > 0) << places).sum(axis=0) * (int(total.max()) + 1) + total
         first = np.flatnonzero(total > 0)
-        pools, firsts, sizes, draws = _classes(np.zeros(len(first), dtype=np.int64), [alike[first]])
-        begins, many = np.zeros(len(words), dtype=np.int64), np.full(len(words), len(first))
-        begins[first], many[first] = firsts, sizes
-        begins[total == 0] = len(pools)
-        drawing = total == 0
-        drawing[first] = draws
-        return cls(every[at], (np.concatenate([first[pools], first]), begins, many, drawing))
+        known = _classes(np.zeros(len(first), dtype=np.int64), [alike[first]])
+        begins, many = np.full(len(words), len(known.pools)), np.full(len(words), len(first))
+        begins[first], many[first] = known.firsts, known.counts
+        copies = total == 0
+        copies[first] = known.copies
+        pools = np.concatenate([first[known.pools], first])
+        return cls(every[at], Partners(pools, begins, many, copies))
 
 
 def taken_from(
@@ -401,21 +377,19 @@ def _households(
     )
 
 
-def _classes(
-    came: Ints, likeness: Sequence[Ints], *, least: int = LEAST
-) -> tuple[Ints, Ints, Ints, Flags]:
-    """Return the persons class by class, where each one's class begins, its size, and who draws.
+def _classes(came: Ints, likeness: Sequence[Ints], *, least: int = LEAST) -> Partners:
+    """Return with whom persons exchange, who came with some editions.
 
     `likeness` is what those of a class are alike in, coarse to fine.
     """
     pools: list[Ints] = []
     firsts, counts = np.zeros(len(came), dtype=np.int64), np.zeros(len(came), dtype=np.int64)
-    draws, at = np.zeros(len(came), dtype=np.bool_), 0
+    copies, at = np.zeros(len(came), dtype=np.bool_), 0
     for edition in np.unique(came):
         here = np.flatnonzero(came == edition)
         if len(here) < LEAST:  # fewer than `least` are one class
             classes, everybody = [here], np.flatnonzero(came <= edition)
-            draws[here] = True
+            copies[here] = True
         else:
             classes, everybody = [here], None
             for alike in likeness:
@@ -427,21 +401,7 @@ def _classes(
             firsts[members], counts[members] = at, len(pool)
             pools.append(pool)
             at += len(pool)
-    return np.concatenate(pools), firsts, counts, draws
-
-
-def _by_class(classes: Ints, words: Words) -> Ints:
-    """Return the order by class, then by word, then as they are."""
-    order = np.argsort(words)
-    ascending = words[order]
-    if (ascending[1:] == ascending[:-1]).any():  # in which order these come depends on the machine
-        return np.lexsort((words, classes))
-    known, number = np.unique(classes, return_inverse=True)
-    if len(known) == 1:
-        return order
-    # numbers of 16 bits are sorted in linear time
-    number = number.astype(np.uint16 if len(known) <= 1 << 16 else np.int64)
-    return order[np.argsort(number[order], kind="stable")]
+    return Partners(np.concatenate(pools), firsts, counts, copies)
 
 
 def _of_like_size(persons: Ints, sizes: Ints, least: int) -> list[Ints]:

@@ -1,8 +1,8 @@
-"""Persons who belong to households: one clock for each household, and the whole of another one.
+"""Persons who belong to households: these exchange the histories of all their persons.
 
-An event replaces the categories of all persons of a household by those of another one, person by
-person in their order: whatever function of the household's history someone looks at, with
-probability q it is its own, else that of a household chosen by chance.
+What a household shows is its own, or that of another one, person by person in their order: whatever
+function of the household's history someone looks at, with probability q it is its own, else that of
+a household chosen by chance (exchanges.py).
 
     donor(person k of h) = person k of donor(h)
 
@@ -12,18 +12,14 @@ more pupils, takes the history of any person whose household agrees with the don
 households keep. As in `histories`, nothing of that changes when editions come.
 """
 
-import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from cornerwave.arrays import Codes, Flags, Ids, Ints, Words, lengths_of
-from cornerwave.keyed import BlockFunction, expand, room_for
+from cornerwave.arrays import Codes, Ids, Ints, Words, lengths_of
 from cornerwave.spine.continued import state_words
-
-Classes = tuple[Ints, Ints, Ints, Flags]
-"""Members class by class, where each one's class begins, its size, and who draws."""
+from cornerwave.spine.exchanges import Exchanged, Partners, pair_words
 
 
 @dataclass(frozen=True)
@@ -35,7 +31,7 @@ class Households:
     """
 
     units: Ids
-    classes: Classes
+    partners: Partners
     members: Ints
     begins: Ints
     sizes: Ints
@@ -56,7 +52,7 @@ class Households:
         order: Ints,
         rows: Ints,
         states: Words,
-        classes: Callable[[Ints, Sequence[Ints]], Classes],
+        classes: Callable[[Ints, Sequence[Ints]], Partners],
     ) -> "Households":
         """Arrange persons, given the ids of their households.
 
@@ -87,20 +83,27 @@ class Households:
             np.lexsort((persons[:, 0], came, states)),
         )
 
-    def donors(self, households: Ints, event: int, secret: bytes) -> Ints:
-        """Return the donor of each person, given those of all households."""
+    def exchanged(self, shown: Exchanged, secret: bytes) -> Exchanged:
+        """Return what persons show, given what their households do."""
+        donors = [self._donors(own, secret) for own in shown.donors]
+        return Exchanged(
+            np.array(donors).reshape(len(donors), len(self.of_person)),
+            shown.changes[:, self.of_person],
+        )
+
+    def _donors(self, households: Ints, secret: bytes) -> Ints:
+        """Return the donor of each person, given those of all households; -1 for none."""
         donor = households[self.of_person]
         inside = self.ranks < self.sizes[donor]
         found = self.members[np.where(inside, self.begins[donor] + self.ranks, 0)]
         inside &= self.came[found] <= self.came  # nobody shows a person who came later
-        if inside.all():
-            return found
-        function = BlockFunction(expand(secret, "more persons", struct.pack("<I", event)))
-        words = function(self.persons, room_for(len(self.persons)))[::2]
+        found[donor < 0] = -1
         # the donor has no k-th person: someone whose household keeps what the donor's does
-        beyond = np.flatnonzero(~inside)
-        state = self.states[self.members[self.begins[donor[beyond]]]]
-        found[beyond] = self._drawn(state, self.came[beyond], words[beyond])
+        beyond = np.flatnonzero(~inside & (donor >= 0))
+        if len(beyond):
+            first = self.members[self.begins[donor]]
+            words = pair_words(self.persons, beyond, first, secret)
+            found[beyond] = self._drawn(self.states[first[beyond]], self.came[beyond], words)
         return found
 
     def _drawn(self, states: Words, came: Ints, words: Words) -> Ints:

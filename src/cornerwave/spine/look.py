@@ -27,6 +27,7 @@ from cornerwave.columns import (
     Categories,
     Column,
     Finish,
+    Total,
     bases_first,
     chain,
     chosen_in,
@@ -35,6 +36,8 @@ from cornerwave.columns import (
     plain_type,
     spreads_of,
     step_of,
+    sum_step,
+    unit_of,
     wide_type,
 )
 from cornerwave.levels import Level
@@ -134,6 +137,14 @@ def _reach(name: str, frozen: Frozen, level: Level, finish: Finish) -> tuple[flo
     return lowest, highest
 
 
+def totals(frozen: Frozen, finish: Finish) -> list[Total]:
+    """Return the columns of a copy that are sums of others, rounded as their parts are."""
+    return [
+        Total.of(name, parts, frozen.source_types, finish)
+        for name, parts in frozen.schema.totals.items()
+    ]
+
+
 # --------------------------------------------------------------------------------------------------
 # What a recipient needs to know about a column.
 
@@ -159,6 +170,17 @@ def describe(column: Column, frozen: Frozen, wanted: CopySpec) -> ColumnMetadata
     )
     if column.role == PERTURBED:
         return _describe_number(about, column, frozen, wanted)
+    if column.sum_of is not None:
+        shown = field_of(column, frozen, finish)
+        parts = frozen.schema.totals[column.name]
+        [total] = [each for each in totals(frozen, finish) if each.column == column.name]
+        return replace(
+            about,
+            type=str(shown.type),
+            unit=unit_of(plain_type(type_)),
+            sum_of=tuple(map(finish.name_of, parts)),
+            rounded=sum_step(shown.type, total.finish.decimals.get(column.name)) or None,
+        )
     if column.role == DERIVED:
         [derived] = [each for each in frozen.derived if each.column == column.name]
         return replace(about, follows=finish.name_of(derived.source), limits=derived.limits or None)
@@ -179,6 +201,7 @@ def _describe_number(
         frozen.source_types.field(column.name).type,
         reach=_reach(column.name, frozen, wanted.level, finish),
     )
+    cut = frozen.ranges.get(column.name)
     return replace(
         about,
         transform=column.transform,
@@ -189,7 +212,7 @@ def _describe_number(
         missing="hidden" if column.hide_missing else "shown",
         spread=finish.spread.get(column.name),
         rounded=limits.rounded,
-        clipped=limits.clipped,
+        clipped=cut if cut is not None and column.name in finish.spread else limits.clipped,
         present_if=column.present_if and finish.name_of(column.present_if),
         relative_to=column.relative_to and finish.name_of(column.relative_to),
     )
@@ -230,6 +253,10 @@ def field_of(column: Column, frozen: Frozen, finish: Finish) -> pa.Field:
     if column.name in frozen.schema.unit_pseudonyms:  # many rows have one
         return pa.field(finish.name_of(column.name), ENCODED_TEXT, nullable=False)
     plain = plain_type(type_)
+    if column.sum_of is not None:
+        parts = frozen.schema.totals[column.name]
+        made = Total.of(column.name, parts, frozen.source_types, finish).type_of(type_)
+        return pa.field(finish.name_of(column.name), made)
     if column.role == DERIVED:
         [kind] = [each.values.type for each in frozen.derived if each.column == column.name]
         return pa.field(finish.name_of(column.name), ENCODED_TEXT if kind == pa.string() else kind)

@@ -9,9 +9,9 @@ Of a table with two units whole households are sampled: those whose hash is smal
 the rows of the persons whose hash is.
 """
 
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from cornerwave.arrays import (
 )
 from cornerwave.columns import Schema
 from cornerwave.errors import ColumnError
-from cornerwave.keyed import BlockFunction, expand, room_for
+from cornerwave.keyed import BlockFunction, room_for
 from cornerwave.moments import Moments
 from cornerwave.noise import PersonNoise
 from cornerwave.privacy import LEAST_PERSONS
@@ -117,8 +117,8 @@ class PersonSample:
             units=self.units[rows],
             rows=self.rows[rows],
             counts=self.counts[rows],
-            numbers=self.numbers[:, rows],
-            cells=self.cells[:, rows],
+            numbers=_columns(self.numbers, rows),
+            cells=_columns(self.cells, rows),
             outers=None if self.outers is None else self.outers[rows],
             order=None if self.order is None else self.order[rows],
         )
@@ -212,6 +212,11 @@ def unit_limit(chosen: Words, most: int, known: PersonSample | None) -> np.uint6
     return limit if fits.all() else units[first[~fits][0]] - np.uint64(1)
 
 
+def _columns(values: Any, rows: Ints | slice) -> Any:
+    """Return some rows of columns (columns, rows)."""
+    return values[:, rows] if isinstance(rows, slice) else values.take(rows, axis=1)
+
+
 def _joined(one: Words, two: Words) -> Words:
     return np.concatenate([one, two])
 
@@ -222,9 +227,14 @@ def _in_order(units: Words, rows: Words, outers: Words | None) -> Ints:
         return np.lexsort((rows, units, outers))
     order = np.argsort(units, kind="stable")
     units, rows = units.take(order), rows.take(order)
-    if ((units[1:] > units[:-1]) | (rows[1:] >= rows[:-1])).all():
-        return order
-    return order[np.lexsort((rows, units))]
+    wrong = (units[1:] == units[:-1]) & (rows[1:] < rows[:-1])
+    if wrong.any():  # few units have rows in both parts
+        first = _first_rows(units)
+        sizes, mixed = lengths_of(first, len(units)), np.zeros(len(first), dtype=np.bool_)
+        mixed[np.searchsorted(first, np.flatnonzero(wrong), side="right") - 1] = True
+        some = np.flatnonzero(np.repeat(mixed, sizes))
+        order[some] = order[some[np.lexsort((rows[some], units[some]))]]
+    return order
 
 
 def _order_of(units: Words, rows: Words) -> Ints:
@@ -298,108 +308,6 @@ def _check_nested(sample: PersonSample, schema: Schema) -> None:
             f"{outer!r} has one {inner!r} each, so both name the same: name one of them as the "
             "unit, and leave the other out"
         )
-
-
-def constant_columns(
-    sample: PersonSample, names: Sequence[str], *, outer: bool = False
-) -> tuple[str, ...]:
-    """Return the columns that are constant in every sampled person, or in every household."""
-    x = sample.numbers[: len(names)]
-    if not x.shape[1]:
-        return ()
-    starts = sample.outer_starts if outer else sample.starts
-    low, high = (f.reduceat(x, starts, axis=1) for f in (np.fmin, np.fmax))
-    varies = np.flatnonzero((high > low).any(axis=1)).tolist()
-    return tuple(name for place, name in enumerate(names) if place not in varies)
-
-
-@dataclass(frozen=True)
-class PersonValues:
-    """Which values persons have in columns that are constant in each, by a word for the person.
-
-    `values` (columns, persons) are keyed hashes: a ledger keeps them, and holds no cell. 0 is
-    missing, and may stand beside a value. `varying` are columns that are not constant: no noise but
-    that of rows hides how they change.
-    """
-
-    columns: tuple[str, ...]
-    units: Words
-    values: Words
-    varying: frozenset[str] = frozenset()
-
-    @classmethod
-    def of(
-        cls, columns: Sequence[str], units: Ids, values: Floats, secret: bytes
-    ) -> "PersonValues":
-        """Return those of some rows, given the ids of their units; NaN is missing."""
-        # of rows with the values of the row before, one is enough
-        words, bits = units[:, 0] ^ units[:, 1], (values + 0.0).view(np.uint64)
-        new = np.ones(len(words), dtype=np.bool_)
-        new[1:] = (words[1:] != words[:-1]) | (bits[:, 1:] != bits[:, :-1]).any(axis=0)
-        values, words = values[:, new], words[new]
-        hashed = np.empty(values.shape, dtype=np.uint64)
-        for place, name in enumerate(columns):
-            hashed[place] = _hashed(values[place], expand(secret, "constant", name.encode()))
-        return _merged(tuple(columns), words, hashed, frozenset())
-
-    def __add__(self, other: "PersonValues") -> "PersonValues":
-        return _merged(
-            self.columns,
-            np.concatenate([self.units, other.units]),
-            np.concatenate([self.values, other.values], axis=1),
-            self.varying | other.varying,
-        )
-
-    def trimmed(self) -> "PersonValues":
-        """Return the same: all persons are needed."""
-        return self
-
-    def only(self, columns: Sequence[str]) -> "PersonValues":
-        """Return the values of some of the columns."""
-        places = [self.columns.index(name) for name in columns]
-        return PersonValues(tuple(columns), self.units, self.values[places])
-
-    def filled_by(self, other: "PersonValues") -> int:
-        """Return how many persons have a value there, and none here, though they are here."""
-        here = places_among(self.units, other.units)
-        new = (other.values != 0).any(axis=0) & (here >= 0)
-        return int(np.count_nonzero(new & (self.values[:, here] == 0).any(axis=0)))
-
-    def to_bytes(self) -> bytes:
-        """Return what a ledger keeps."""
-        out, names = io.BytesIO(), np.array(self.columns, dtype=np.str_)
-        np.savez(out, columns=names, units=self.units, values=self.values)
-        return out.getvalue()
-
-    @classmethod
-    def read(cls, content: bytes) -> "PersonValues":
-        """Return what `to_bytes` wrote."""
-        with np.load(io.BytesIO(content), allow_pickle=False) as kept:
-            return cls(tuple(kept["columns"].tolist()), kept["units"], kept["values"])
-
-
-def _merged(
-    columns: tuple[str, ...], units: Words, values: Words, varying: frozenset[str]
-) -> PersonValues:
-    order = np.argsort(units, kind="stable")
-    units, values = units[order], values[:, order]
-    first = _first_rows(units)
-    if len(first) < len(units):
-        # 0 is missing: it is below every value, and is left out of the least one
-        high = np.maximum.reduceat(values, first, axis=1)
-        low = np.minimum.reduceat(np.where(values == 0, LARGEST_WORD, values), first, axis=1)
-        differ = np.flatnonzero(((high > 0) & (low < high)).any(axis=1))
-        varying |= {columns[i] for i in differ.tolist()}
-        units, values = units[first], high
-    return PersonValues(columns, units, values, varying)
-
-
-def _hashed(values: Floats, secret: bytes) -> Words:
-    """Return a keyed hash of each number, which is never 0; 0 for NaN."""
-    blocks = np.zeros((len(values), 2), dtype=np.uint64)
-    blocks[:, 0] = (values + 0.0).view(np.uint64)  # -0 is 0
-    words = BlockFunction(secret)(blocks, room_for(len(blocks)))[::2]
-    return np.where(np.isnan(values), np.uint64(0), np.maximum(words, np.uint64(1)))
 
 
 def with_means(x: Floats, starts: Ints) -> Floats:

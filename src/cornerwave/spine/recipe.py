@@ -21,12 +21,11 @@ import pyarrow.compute as pc
 
 from cornerwave import _core, sizes
 from cornerwave.arrays import Codes, Floats, Ids, Ints, Memory, Words
-from cornerwave.columns import Fingerprint, bases_first, to_floats
+from cornerwave.columns import Fingerprint, bases_first, cut_off, to_floats
 from cornerwave.errors import SourceChanged, SourceError
 from cornerwave.keyed import BlockFunction, Secrets, expand, room_for
 from cornerwave.levels import retention
 from cornerwave.noise import (
-    EventClock,
     HistoryReader,
     MovedCells,
     Past,
@@ -47,7 +46,7 @@ from cornerwave.spec import CopyMetadata, CopySpec
 from cornerwave.spine.continued import Tail
 from cornerwave.spine.frozen import Frozen
 from cornerwave.spine.histories import CHANGED, Histories, taken_from
-from cornerwave.spine.look import describe, field_of
+from cornerwave.spine.look import describe, field_of, totals
 from cornerwave.spine.missing import fill_missing
 from cornerwave.spine.moved_histories import ShownMoves
 from cornerwave.spine.person_gaps import FilledGaps
@@ -414,11 +413,10 @@ class Recipe:
         """The donors of all persons at each level, how longer histories go on, and what moved."""
         assert self.histories is not None
         key = self._noise_secrets.events
-        clock = EventClock(key, self._levels)
-        donors = self.histories.donors(clock, key)
-        tails = self.histories.tails(donors, key)
-        shown = self.histories.moves(donors, clock, key)
-        return list(zip(donors, tails, shown, strict=True))
+        exchanged = self.histories.exchanged(self._levels, key)
+        tails = self.histories.tails(exchanged.donors, key)
+        shown = self.histories.moves(exchanged, key)
+        return list(zip(exchanged.donors, tails, shown, strict=True))
 
     def _new_refreshers(self) -> list[Refresher]:
         key, room = self._noise_secrets.noise, RefreshRoom()
@@ -453,7 +451,10 @@ class Recipe:
             values = left[name]
             if name in schema.relative:
                 base = schema.relative[name]
-                values = to_floats(made[base], base) + values
+                before = to_floats(made[base], base)
+                values = before + values
+                if name in self.frozen.ranges and name in wanted.finish.spread:
+                    values = cut_off(values, before, self.frozen.ranges[name])
             made[name] = wanted.finish.apply(
                 name, values, types.field(name).type, complete=name not in gaps
             )
@@ -462,6 +463,8 @@ class Recipe:
                 made[name] = pc.if_else(there, made[name], None)
         # f(the copy's own number or category): nothing that the copy does not show
         made |= {each.column: each.of(made[each.source]) for each in self.frozen.derived}
+        for total in totals(self.frozen, wanted.finish):
+            made[total.column] = total.made(made, types.field(total.column).type)
         arrays = [made[column.name] for column in schema.shown]
         fields = self.schema(wanted)
         try:

@@ -35,6 +35,7 @@ from cornerwave.columns import (
     Scale,
     Schema,
     ShownPart,
+    Summed,
     Tally,
     check_number,
     distances_in,
@@ -47,6 +48,7 @@ from cornerwave.columns import (
     rank_scale,
     shown_numbers,
     shown_parts,
+    sum_step,
     taken,
     tally,
     to_floats,
@@ -58,10 +60,10 @@ from cornerwave.reuse import Cells, Learned, TableMarks, kept_of
 from cornerwave.spine.person_counts import Holders, Nesting, all_holders, holders_of
 from cornerwave.spine.person_sample import (
     PersonSample,
-    PersonValues,
     unit_hashes,
     unit_limit,
 )
+from cornerwave.spine.person_values import PersonValues, SeenConstant
 from cornerwave.spine.rows import Group, RowSecrets, row_order, row_times, shows_order
 from cornerwave.spine.sample import Sample, hash_limit, knot_weights, rank_draws, row_hashes
 
@@ -100,13 +102,17 @@ class Survey:
     holders: Mapping[tuple[str, ...], Holders] = field(default_factory=dict)
     """Which values of categories one person alone holds, if the table has a unit."""
     constants: PersonValues | None = None
-    """Columns that are constant in each person: of all persons, from a look of its own."""
+    """Columns that are constant in each person: of all persons."""
+    seen_constant: SeenConstant | None = None
+    """Those that are, in the rows that were seen so far."""
     outer_constants: PersonValues | None = None
     """Those that are constant in each household, if persons belong to households."""
     nesting: Nesting | None = None
     """Which households persons are in, if they belong to some."""
     followed: Mapping[str, Followed] = field(default_factory=dict)
     """What derived columns show beside those that they follow."""
+    summed: Mapping[str, Summed] = field(default_factory=dict)
+    """How many rows of totals are not the sum of their parts."""
 
     @property
     def whole(self) -> Moments:
@@ -131,10 +137,15 @@ class Survey:
                 names: all_holders(self.holders.get(names, {}), other.holders.get(names, {}))
                 for names in {**self.holders, **other.holders}
             },
+            seen_constant=_both(self.seen_constant, other.seen_constant),
             nesting=_both(self.nesting, other.nesting),
             followed={
                 name: self.followed.get(name, Followed()) + other.followed.get(name, Followed())
                 for name in {**self.followed, **other.followed}
+            },
+            summed={
+                name: self.summed.get(name, Summed()) + other.summed.get(name, Summed())
+                for name in {**self.summed, **other.summed}
             },
         )
 
@@ -157,7 +168,7 @@ class Survey:
         )
 
 
-Part = TypeVar("Part", PersonSample, Nesting)
+Part = TypeVar("Part", PersonSample, Nesting, SeenConstant)
 
 
 def _both(one: Part | None, other: Part | None) -> Part | None:
@@ -166,12 +177,16 @@ def _both(one: Part | None, other: Part | None) -> Part | None:
 
 @dataclass(frozen=True)
 class Surveyor:
-    """Surveys rows of a table with decided columns, on known scales; `start` is the first place."""
+    """Surveys rows of a table with decided columns, on known scales; `start` is the first place.
+
+    `looks_for_constants` if it is not known which columns are constant in each person.
+    """
 
     schema: Schema
     scales: tuple[Scale, ...]
     secrets: RowSecrets
     start: int = 0
+    looks_for_constants: bool = False
 
     @property
     def sampled(self) -> list[str]:
@@ -238,6 +253,7 @@ class Surveyor:
             first=self._first(places, numbers, group),
             holders=self._holders(group),
             persons=self._persons(hashes, numbers, places, group, known.persons if known else None),
+            seen_constant=self._constants(group, known.seen_constant if known else None),
             nesting=None if group.nest is None else Nesting.of(group.nest),
             followed={
                 name: self._followed(name, encoded, group) for name, encoded in derived.items()
@@ -246,7 +262,17 @@ class Surveyor:
                 name: gaps_beside(group.encoded[other], self._number(name, group))
                 for name, other in schema.present_if.items()
             },
+            summed={
+                name: self._summed(name, parts, table)
+                for name, parts in schema.totals.items()
+                if name in table.column_names
+            },
         )
+
+    def _summed(self, name: str, parts: Sequence[str], table: pa.Table) -> Summed:
+        total, *values = (to_floats(one_chunk(table.column(n)), n) for n in (name, *parts))
+        decimals = self.schema.column(name).decimals
+        return Summed.of(total, values, sum_step(table.schema.field(name).type, decimals))
 
     def _derived(self, table: pa.Table) -> dict[str, Encoded]:
         """Return the derived columns of some rows by their values; a batch may lack some."""
@@ -263,6 +289,7 @@ class Surveyor:
     def plain(self) -> list[str]:
         """The numbers that are sampled as they are, beside those on their scales."""
         wanted = {column.follows for column in self.schema.derived} | {*self.schema.relative}
+        wanted |= {part for parts in self.schema.totals.values() for part in parts}
         return [name for name in self.schema.perturbed if name in wanted]
 
     def _joint(
@@ -373,6 +400,14 @@ class Surveyor:
             limit,
             self._order(group.table, places, rows) if self.follows else None,
         )
+
+    def _constants(self, group: Group, known: SeenConstant | None) -> SeenConstant | None:
+        """Return which columns are constant in each person, of those that were so far."""
+        schema = self.schema
+        if not self.looks_for_constants or schema.unit is None or schema.relative:
+            return None
+        known = known or SeenConstant.nothing(schema.perturbed)
+        return known.of(schema.perturbed, group.units, group.numbers, self.secrets.texts)
 
     def _order(self, table: pa.Table, places: Ints, rows: Ints) -> Floats:
         """Return in which order some rows of persons follow each other."""

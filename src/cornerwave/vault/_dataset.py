@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -23,13 +24,17 @@ from cornerwave.errors import (
     warn,
 )
 from cornerwave.ledger import (
+    NO_TERMS,
     Entry,
+    Held,
     Holding,
     Key,
     Ledger,
     Records,
+    Terms,
     check_name,
     closed_message,
+    now,
     work_folder,
 )
 from cornerwave.levels import LATTICE, LINEAR, Level, Privacy, asked_for
@@ -288,6 +293,9 @@ class Dataset:
         edition: int | None = None,
         batch: int | None = None,
         against: str = LINEAR,
+        purpose: str = "",
+        contract: str = "",
+        until: str | datetime | None = None,
     ) -> Release:
         """Release a copy to a recipient, at exactly one of `privacy` and `noise`.
 
@@ -305,6 +313,9 @@ class Dataset:
         same, and metadata state which it is. A copy with a `dictionary` states in words
         what each column is; `cornerwave.dictionary.write_dictionary` makes a page of it.
 
+        `purpose` and `contract` state why they have it, and `until` by when they are to delete it:
+        the ledger keeps that with the copy.
+
         The copy has the whole table so far, or that of an earlier `edition`, or the rows of one
         `batch` alone: those that came with the edition of that number.
 
@@ -319,6 +330,7 @@ class Dataset:
             dictionary=dictionary,
             edition=edition,
             batch=batch,
+            terms=Terms.of(purpose=purpose, contract=contract, until=until),
         )
         return release
 
@@ -331,6 +343,7 @@ class Dataset:
         dictionary: bool = False,
         edition: int | None = None,
         batch: int | None = None,
+        terms: Terms = NO_TERMS,
     ) -> list[Release]:
         """Release copies to several recipients; `write_all` makes them in one pass.
 
@@ -338,6 +351,7 @@ class Dataset:
         noise, a Privacy is what the whole copy must hide.
         """
         self.check_open()
+        terms.check_ahead(now(), "what a copy is released for")
         asked_for_all = finish or Finish()
         asked_for_all.check(self.frozen.schema)
         asked_for_all = asked_for_all.counted(self.frozen.schema)
@@ -350,18 +364,19 @@ class Dataset:
         rows = self.portion(edition=edition, batch=batch)
         looks = [look(self.frozen, level, asked_for_all, raw=raw) for _, level in at]
         return [
-            self._release(to, CopySpec(level, chosen, dictionary=dictionary), rows)
+            self._release(to, CopySpec(level, chosen, dictionary=dictionary), rows, terms)
             for (to, level), chosen in zip(at, looks, strict=True)
         ]
 
-    def granted(self, to: str, spec: CopySpec) -> Release:
-        """Return a copy that was permitted before. Raises DatasetClosed."""
+    def granted(self, to: str, spec: CopySpec, terms: Terms = NO_TERMS) -> Release:
+        """Return a copy that was permitted before, on some terms. Raises DatasetClosed."""
         self.check_open()
         finish = look(self.frozen, spec.level, spec.finish)
-        return self._release(to, replace(spec, finish=finish), self.portion())
+        return self._release(to, replace(spec, finish=finish), self.portion(), terms)
 
-    def _release(self, to: str, spec: CopySpec, rows: Portion) -> Release:
-        return Release(self, to, replace(spec, edition=rows.edition, batch=rows.batch), rows)
+    def _release(self, to: str, spec: CopySpec, rows: Portion, terms: Terms = NO_TERMS) -> Release:
+        spec = replace(spec, edition=rows.edition, batch=rows.batch)
+        return Release(self, to, spec, rows, terms)
 
     def _check_spelling(self, recipients: Sequence[str]) -> None:
         """Raise VaultError for names that cannot be, or that differ from others only in case."""
@@ -409,12 +424,13 @@ class Dataset:
         """
         held = self._ledger.held(self.id, recipient)
         self._check_recipients([recipient], {each.recipient for each in held})
-        return [(self._again(recipient, each.spec), str(each.spec.format)) for each in held]
+        return [(self._again(each), str(each.spec.format)) for each in held]
 
-    def _again(self, recipient: str, spec: CopySpec) -> Release:
+    def _again(self, held: Holding) -> Release:
         """Return a copy that is held, to be made again."""
+        spec = held.spec
         rows = {"edition": spec.edition} if spec.batch is None else {"batch": spec.batch}
-        return Release(self, recipient, spec, self.portion(**rows))
+        return Release(self, held.recipient, spec, self.portion(**rows), held.terms)
 
     def work_folder(self) -> AbstractContextManager[Path]:
         """Give a folder in the vault that only the owner can read; it vanishes at the end."""
@@ -437,10 +453,7 @@ class Dataset:
         return paths
 
     def hold(
-        self,
-        lines: Sequence[tuple[str, CopySpec]],
-        *,
-        permit: Callable[[Records], None] | None = None,
+        self, lines: Sequence[Held], *, permit: Callable[[Records], None] | None = None
     ) -> None:
         """Record who is about to hold what: recipients, each with all that makes the bytes.
 
@@ -564,9 +577,7 @@ def rename_all(datasets: Mapping[str, Dataset]) -> None:
         each._entry, each.name = replace(each._entry, name=name), name
 
 
-def hold_all(
-    lines: Sequence[tuple[Dataset, str, CopySpec]], *, permit: Callable[[Records], None]
-) -> None:
+def hold_all(lines: Sequence[tuple[Dataset, Held]], *, permit: Callable[[Records], None]) -> None:
     """Record who is about to hold copies of several datasets of one vault, all or none."""
     ledger = lines[0][0]._ledger
-    ledger.hold_all({dataset.id: [(to, spec)] for dataset, to, spec in lines}, permit=permit)
+    ledger.hold_all({dataset.id: [copy] for dataset, copy in lines}, permit=permit)

@@ -34,7 +34,7 @@ from cornerwave.reuse import TableMarks, grown
 from cornerwave.sources import Progress, Source, silent
 from cornerwave.spine.frozen import Frozen
 from cornerwave.spine.person_counts import Nesting
-from cornerwave.spine.person_sample import PersonValues
+from cornerwave.spine.person_values import PersonValues
 from cornerwave.spine.rows import RowSecrets
 from cornerwave.spine.survey import Survey, Surveyor
 from cornerwave.vault._parts import KeptKeys

@@ -9,6 +9,7 @@ name persons, such as airports beside flights, has noise by row as if it were al
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +24,7 @@ from cornerwave.errors import (
     in_table,
     warn,
 )
-from cornerwave.ledger import Entry, Key, Ledger, check_name
+from cornerwave.ledger import NO_TERMS, Entry, Key, Ledger, Terms, check_name
 from cornerwave.levels import LINEAR, Level, Privacy, asked_for
 from cornerwave.reuse import TableMarks, related, repeated
 from cornerwave.sources import Place, Progress, Source, silent
@@ -371,18 +372,31 @@ class LinkedDataset:
         raw: bool = False,
         dictionary: bool = False,
         against: str = LINEAR,
+        purpose: str = "",
+        contract: str = "",
+        until: str | datetime | None = None,
     ) -> "LinkedRelease":
-        """Release a copy of all tables to a recipient, at exactly one of `privacy` and `noise`."""
+        """Release a copy of all tables to a recipient, at exactly one of `privacy` and `noise`.
+
+        `purpose`, `contract` and `until` state why they have it and until when.
+        """
         asked = asked_for(noise=noise, privacy=privacy, against=against)
-        return self.release_at(to, asked, raw=raw, dictionary=dictionary)
+        terms = Terms.of(purpose=purpose, contract=contract, until=until)
+        return self.release_at(to, asked, raw=raw, dictionary=dictionary, terms=terms)
 
     def release_at(
-        self, to: str, asked: Level | Privacy, *, raw: bool = False, dictionary: bool = False
+        self,
+        to: str,
+        asked: Level | Privacy,
+        *,
+        raw: bool = False,
+        dictionary: bool = False,
+        terms: Terms = NO_TERMS,
     ) -> "LinkedRelease":
         """Release a copy of all tables, at a level or at the least one that gives a privacy."""
         level = self.level_of(asked)
         made = {
-            table: each.release_many([(to, level)], raw=raw, dictionary=dictionary)[0]
+            table: each.release_many([(to, level)], raw=raw, dictionary=dictionary, terms=terms)[0]
             for table, each in self.tables.items()
         }
         return LinkedRelease(self, to, made)

@@ -106,7 +106,10 @@ def _hold(tables: Mapping[str, Release], kind: str, format_: str) -> None:
     """Write down who is about to hold the copies."""
     specs = _specs(tables, kind, format_)
     hold_all(
-        [(each.dataset, each.recipient, specs[table]) for table, each in tables.items()],
+        [
+            (each.dataset, (each.recipient, specs[table], each.terms))
+            for table, each in tables.items()
+        ],
         permit=permit_for(tables.values()),
     )
 

@@ -17,7 +17,7 @@ from cornerwave.editions import Portion
 from cornerwave.engines.local import make_copies
 from cornerwave.errors import OutputError, SourceError, discreet
 from cornerwave.kinds import JsonObject
-from cornerwave.ledger import Records
+from cornerwave.ledger import NO_TERMS, Records, Terms
 from cornerwave.levels import Level
 from cornerwave.outputs import (
     Destination,
@@ -57,6 +57,8 @@ class Release:
     spec: CopySpec
     rows: Portion
     """The edition, or the batch, whose rows the copy shows."""
+    terms: Terms = NO_TERMS
+    """What the recipient has it for, by which contract, and until when."""
 
     @property
     def level(self) -> Level:
@@ -330,7 +332,10 @@ def _hold(releases: Sequence[Release], formats: Sequence[str]) -> None:
     """Write down who is about to hold what, with all that makes its bytes."""
     dataset = releases[0].dataset
     dataset.hold(
-        [(each.recipient, each.written_as(f)) for each, f in zip(releases, formats, strict=True)],
+        [
+            (each.recipient, each.written_as(f), each.terms)
+            for each, f in zip(releases, formats, strict=True)
+        ],
         permit=permit_for(releases),
     )
 

@@ -45,13 +45,15 @@ class Registration:
     """How a table, or several linked ones, are registered.
 
     By choices, or by those in a `schema` file; not compared with the datasets in `unrelated`; a
-    `dry_run` records nothing; `spark` is the session of a cluster that reads the rows.
+    `dry_run` records nothing; `spark` is the session of a cluster that reads the rows. The dataset
+    of the name `instead`, of which nothing was released, is forgotten in the same transaction.
     """
 
     choices: Choices
     schema: SchemaPlace | None = None
     reading: ReadingSettings | None = None
     unrelated: Sequence[str] = ()
+    instead: str = ""
     dry_run: bool = False
     spark: Any = None
     progress: Progress = silent

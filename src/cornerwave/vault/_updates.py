@@ -57,7 +57,7 @@ from cornerwave.sources import Progress, Source, silent
 from cornerwave.spine.frozen import Frozen
 from cornerwave.spine.missing import fill_missing
 from cornerwave.spine.moved_histories import HistoryStep, related
-from cornerwave.spine.person_sample import PersonValues
+from cornerwave.spine.person_values import PersonValues
 from cornerwave.spine.recipe import NoiseSecrets
 from cornerwave.spine.rows import RowSecrets
 from cornerwave.spine.sample import rank_draws

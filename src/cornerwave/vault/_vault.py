@@ -207,8 +207,14 @@ class Vault:
                 frozen = table.frozen()
                 new = table.entry(name, frozen, unrelated=others)
                 beside = table.beside(frozen)
-            ledger = self._ledger
-            entry = ledger.rehearse(new) if how.dry_run else ledger.register(new, beside)
+            ledger, former = self._ledger, self.dataset(how.instead) if how.instead else None
+            instead = "" if former is None else former.id
+            if how.dry_run:
+                entry = ledger.rehearse(new, instead=instead)
+            else:
+                entry = ledger.register(new, beside, instead=instead)
+                if former is not None:
+                    KeptKeys(self.path, self._key).remove(former)
             if replace(entry, macs={}) == new and not how.dry_run:
                 table.keys.publish()
         dataset = self._dataset(entry, opened)
@@ -354,6 +360,15 @@ class Vault:
     def secret(self, purpose: str) -> bytes:
         """Return secret bytes for one purpose of a service, such as signing addresses."""
         return self._key.derive("service", purpose.encode())
+
+    def sign(self, content: bytes) -> bytes:
+        """Return a signature of what is handed out, which the public key checks."""
+        return self._key.sign(content)
+
+    @property
+    def public_key(self) -> bytes:
+        """The public key of this vault's signatures, as PEM: it can be given to anybody."""
+        return self._key.public_key
 
     def close(self) -> None:
         """Close the connections that a service keeps open; the vault can still be used."""
