@@ -26,7 +26,7 @@ from cornerwave.cli._options import (
 from cornerwave.cli._roles import under_a_name
 from cornerwave.cli._screen import print_json, print_table, say, tell
 from cornerwave.document import one_line
-from cornerwave.errors import ExtraMissing, OutputError, VaultError
+from cornerwave.errors import ExtraMissing, LevelError, OutputError, VaultError
 from cornerwave.kinds import JsonObject
 
 if TYPE_CHECKING:
@@ -194,6 +194,14 @@ def grant(
     noise: Annotated[
         float | None, typer.Option(metavar="V", help="Noise variance, instead of a privacy.")
     ] = None,
+    linked: Annotated[
+        float | None,
+        typer.Option(metavar="SHARE", help="The least noise that links no more rows than this."),
+    ] = None,
+    bits: Annotated[
+        float | None,
+        typer.Option(metavar="BITS", help="The least noise that tells no more bits than this."),
+    ] = None,
     purpose: PurposeOption = "",
     contract: ContractOption = "",
     until: UntilOption = None,
@@ -204,6 +212,11 @@ def grant(
 ) -> None:
     """Permit a recipient to fetch a dataset at a level."""
     sharing = open_sharing(vault)
+    if linked is not None or bits is not None:
+        if privacy is not None or noise is not None:
+            raise LevelError("give one of --privacy, --noise, --linked and --bits")
+        asked = named(sharing.vault, name)
+        noise = asked.level_at_most(linked=linked, bits=bits).noise
     if sharing.vault.has_linked(name):
         if round_ or clip:
             raise VaultError("linked tables are granted whole: leave out --round and --clip")

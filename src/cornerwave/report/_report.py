@@ -27,6 +27,7 @@ from cornerwave.report._comparison import (
     most_frequent,
 )
 from cornerwave.report._distributions import all_tallies, distributions
+from cornerwave.risks import risks_section
 from cornerwave.sources import Progress
 from cornerwave.vault import Dataset, LinkedDataset
 
@@ -83,8 +84,19 @@ def report_document(
             document = external_document(dataset.name, copies)
         else:
             document = owner_document(dataset.name, copies, look_behind(dataset, copies))
+            document = _with_risks(document, dataset, copies)
     *sections, notes = document.sections
     return replace(document, sections=(*sections, *_meanings(dataset), notes))
+
+
+def _with_risks(document: doc.Document, dataset: Dataset, copies: Copies) -> doc.Document:
+    """Return the report with what copies tell about a person, after the released levels."""
+    told = {
+        copies.named(level): (copies.privacy_of(level), dataset.risks_at(level))
+        for level in copies.levels
+    }
+    first, *others = document.sections
+    return replace(document, sections=(first, risks_section("copy", told), *others))
 
 
 def _meanings(dataset: Dataset) -> list[doc.Section]:

@@ -40,6 +40,7 @@ from cornerwave.ledger import (
 from cornerwave.levels import LATTICE, LINEAR, Level, Privacy, asked_for
 from cornerwave.noise import Past
 from cornerwave.privacy import Coalition, Moving, lowered
+from cornerwave.risks import Risks
 from cornerwave.schema_file import schema_text
 from cornerwave.sources import Place, Progress, Source, place_of, resolved, silent
 from cornerwave.spec import CopySpec
@@ -47,6 +48,7 @@ from cornerwave.spine.frozen import Frozen
 from cornerwave.spine.look import look, same_spread
 from cornerwave.spine.recipe import NoiseSecrets, Recipe
 from cornerwave.spine.rows import RowSecrets
+from cornerwave.spine.telling import level_at_most, risks_at
 from cornerwave.vault._editions import grow
 from cornerwave.vault._other_rows import OtherRows
 from cornerwave.vault._parts import WORK, Parts, keep_batch, open_again
@@ -411,6 +413,18 @@ class Dataset:
                     f"{self.level_of(Privacy(share)).noise:.3g}; what is kept reveals the rest",
                     stacklevel=4,
                 )
+
+    def level_at_most(self, *, linked: float | None = None, bits: float | None = None) -> Level:
+        """Return the least level at which a copy tells no more than this about a person.
+
+        `linked` is the share of rows that somebody finds who knows them, `bits` are those that
+        anybody can learn of a row, or of a person of typical size. Raises LevelError.
+        """
+        return level_at_most(self.frozen, linked=linked, bits=bits)
+
+    def risks_at(self, level: Level) -> Risks:
+        """Return what copies at a level tell about a person."""
+        return risks_at(self.frozen, level)
 
     def privacy_of(self, level: Level) -> float:
         """Return the share of the variance of every column that copies at a level hide."""
