@@ -20,7 +20,7 @@ from cornerwave.risks._information import (
     bits_of_numbers,
     bits_of_person,
 )
-from cornerwave.risks._risk_section import risks_data, risks_section
+from cornerwave.risks._risk_section import bits_in_words, risks_data, risks_section
 
 __all__ = [
     "FIGURES",
@@ -28,6 +28,7 @@ __all__ = [
     "Linkage",
     "LinkageCurve",
     "Risks",
+    "bits_in_words",
     "bits_of_category",
     "bits_of_numbers",
     "bits_of_person",
