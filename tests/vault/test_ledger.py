@@ -14,6 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from cornerwave.columns import Finish
 from cornerwave.errors import AlreadyRegistered, LedgerDamaged, NoSuchDataset, VaultError, WrongKey
 from cornerwave.ledger import Access, Entry, Holding, Key, Ledger
+from cornerwave.ledger._database import Connection
 from tests.copies import at
 from tests.vault.outside import TABLES, content, edit, entry, marks_of, rows
 
@@ -263,6 +264,22 @@ def test_held_reads_the_lines_of_one_recipient_alone(ledger, ledger_place, datas
         ledger.held(dataset, "r3")
     with pytest.raises(LedgerDamaged):
         ledger.holdings(dataset)
+
+
+def test_everybody_is_read_in_one_walk(ledger, ledger_place, dataset, monkeypatch):
+    """The chain is read once and checked whole; each copy is parsed once, whoever holds it."""
+    everybody = [f"r{n}" for n in range(40)]
+    ledger.hold(dataset, [(name, at(1 + n % 3)) for n, name in enumerate(everybody)])
+    asked, run = [], Connection.run
+    monkeypatch.setattr(Connection, "run", lambda c, s, *v: asked.append(s) or run(c, s, *v))
+    held = ledger.held(dataset, *everybody)
+    assert sum("FROM cornerwave_line" in text for text in asked) == 1
+    assert held == ledger.holdings(dataset)
+    assert len({id(each.spec) for each in held}) == 3
+    assert ledger.held(dataset, *everybody[:20]) == held[:20]
+    edit(ledger_place, "UPDATE cornerwave_line SET at = '1999' WHERE recipient = 'r39'")
+    with pytest.raises(LedgerDamaged):
+        ledger.held(dataset, *everybody[:20])
 
 
 def test_one_more_holding_costs_the_same_in_a_long_chain(tmp_path, key, monkeypatch):

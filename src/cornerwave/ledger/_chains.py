@@ -28,6 +28,8 @@ HOLDING, UNREGISTERED, RENAMED, MOVED, EDITION, ACT = (
     "act",
 )
 MARKS = "marks"
+MANY = 4
+"""Of the lines of more than a quarter of all recipients the whole chain is read, line by line."""
 NOBODY = ""
 """The recipient of lines about owners, which an index finds apart from what a dataset is."""
 # Each line, and the mac of the one before it.
@@ -207,6 +209,9 @@ class Chains:
     def lines_alike(self, chain: Chain, recipients: Collection[str] | None) -> list[Line]:
         """Return the lines of some recipients, in any spelling by upper and lower case."""
         names, lines = sorted({name.casefold() for name in recipients or ()}), []
+        if len(names) > max(chain.length // MANY, 1):  # sooner read and checked in one walk
+            wanted = set(names)
+            return [line for line in self.lines(chain) if line.alike in wanted]
         most = sizes.STATEMENT_NAMES
         some = [names[i : i + most] for i in range(0, len(names), most)]
         of_some = [among({"line.alike": few}) for few in some]
@@ -275,14 +280,18 @@ Held = tuple[str, CopySpec] | tuple[str, CopySpec, Terms]
 def holdings_in(chain: Chain, lines: Iterable[Line]) -> list[Holding]:
     """Return the holdings among a chain's lines, each on the terms that were stated last."""
     found: dict[tuple[str, str], Holding] = {}
+    read: dict[str, tuple[str, CopySpec, Terms]] = {}
     for line in lines:
         if line.kind == HOLDING and line.recipient is not None:
-            copy, terms = _copy_in(chain.read(line))
+            text = chain.read(line)
+            if text not in read:  # many hold the same copy, which is parsed once
+                copy, terms = _copy_in(text)
+                read[text] = copy, CopySpec.of_json(json.loads(copy)), terms
+            copy, spec, terms = read[text]
             key = line.recipient, copy
             if key in found:
                 found[key] = replace(found[key], terms=terms)
             else:
-                spec = CopySpec.of_json(json.loads(copy))
                 found[key] = Holding(line.recipient, spec, line.at, terms)
     return list(found.values())
 

@@ -565,8 +565,8 @@ class Dataset:
         return f"Dataset({self.name!r})"
 
 
-def _least_noise_first(held: Holding) -> tuple[Level, str, str]:
-    return held.spec.level, held.recipient, held.since
+def _least_noise_first(held: Holding) -> tuple[float, str, str]:
+    return held.spec.level.noise, held.recipient, held.since
 
 
 def rename_all(datasets: Mapping[str, Dataset]) -> None:
