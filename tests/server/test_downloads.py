@@ -1,7 +1,9 @@
 """Copies over plain HTTP: what leaves, to whom, and what the ledger says then."""
 
+import asyncio
 import io
 import json
+import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from unittest.mock import ANY
@@ -22,6 +24,7 @@ from cornerwave.errors import (
     VaultError,
 )
 from cornerwave.miner import Copy, fetch, open_copy
+from cornerwave.server import _cache as cache_module
 from cornerwave.vault import Release
 from tests.waiting import until
 
@@ -115,6 +118,32 @@ def test_the_cache_is_bounded_and_forgets_the_oldest(served):
         assert until(size, lambda size: size <= LITTLE) > 0
         assert not [path for path in served.cached if path.suffix == ".parquet"]
         assert ann.get(COPY).content == first.content
+
+
+def test_a_full_cache_is_listed_once_and_keeps_what_another_process_uses(tmp_path, monkeypatch):
+    """Files of 100 bytes; at most 40 of them. The next look is after a sixteenth of the limit."""
+    listed, files = [], cache_module._files
+    monkeypatch.setattr(cache_module, "_files", lambda f: listed.append(f) or files(f))
+    for n in range(40):
+        (tmp_path / f"{n:040}.csv").write_bytes(b"0" * 100)
+        os.utime(tmp_path / f"{n:040}.csv", (n, n))
+    cache = cache_module.Cache(tmp_path, 4000)
+
+    async def use(names):
+        for name in names:
+            async with cache.file(name, lambda path, _: path.write_bytes(b"1" * 100)):
+                pass
+
+    asyncio.run(use(["1" * 40 + ".csv"]))
+    os.utime(tmp_path / f"{1:040}.csv")  # another process reads it
+    asyncio.run(use(["2" * 40 + ".csv", *(f"{n:040}.csv" for n in range(9, 40))]))
+    assert len(listed) == 1
+    kept = {path.name for path in tmp_path.glob("*.csv")}
+    assert len(kept) == 40
+    assert f"{1:040}.csv" in kept
+    assert not {f"{n:040}.csv" for n in (0, 2)} & kept
+    asyncio.run(use([f"new {n}.csv" for n in range(3)]))
+    assert len(listed) == 2
 
 
 def test_two_copies_are_made_at_a_time_and_the_others_wait(served, monkeypatch):
