@@ -23,7 +23,7 @@ from cornerwave.errors import (
     OutputError,
     VaultError,
 )
-from cornerwave.miner import Copy, fetch, open_copy
+from cornerwave.miner import Copy, Profile, fetch, open_copy
 from cornerwave.server import _cache as cache_module
 from cornerwave.vault import Release
 from tests.waiting import until
@@ -202,13 +202,33 @@ def test_requests_for_a_better_level(served):
         assert bob.get("/v1/datasets/wages").json()["privacy"] == pytest.approx(0.8)
 
 
+def test_lists_come_in_pages_that_lead_to_the_next(served, monkeypatch):
+    monkeypatch.setattr("cornerwave.ledger._records.MOST_ON_PAGE", 3)
+    with served.client("ann") as ann:
+        for n in range(7):
+            ann.post("/v1/requests", json={"dataset": f"d{n}", "privacy": 0.5}).raise_for_status()
+        seen, address = [], "/v1/requests"
+        while address:
+            answer = ann.get(address)
+            seen.append([each["dataset"] for each in answer.json()])
+            address = answer.links.get("next", {}).get("url")
+        assert seen == [["d6", "d5", "d4"], ["d3", "d2", "d1"], ["d0"]]
+        assert ann.get("/v1/requests?page=4").json() == []
+        assert ann.get("/v1/requests?page=0").status_code == 400
+    profile = Profile.read(served.profile("ann"))
+    assert [each.dataset for each in profile.asked()] == [f"d{n}" for n in range(7)]
+    granted = [each.name for each in profile.datasets()]
+    monkeypatch.setattr("cornerwave.ledger._records.MOST_ON_PAGE", 1)
+    assert [each.name for each in profile.datasets()] == granted
+
+
 def test_asking_does_not_reveal_what_exists(served):
     with served.client("bob") as bob:
         answers = [
             bob.post("/v1/requests", json={"dataset": name, "privacy": 0.9995}).json()
             for name in ("odd table", "even table")  # the one is there, the other is not
         ]
-        assert bob.get("/v1/requests").json() == answers
+        assert bob.get("/v1/requests").json() == answers[::-1]
     for answer in answers:
         del answer["id"], answer["at"], answer["dataset"]
     assert answers[0] == answers[1]

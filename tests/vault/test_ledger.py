@@ -379,5 +379,5 @@ class TestAccessLog:
             newest = [line for line in reversed(lines) if line.who == name]
             assert ledger.records.accesses(who=name) == newest
             assert ledger.records.accesses(who=name, most=2) == newest[:2]
-            assert ledger.records.last_access(name) == at[-1]
+            assert ledger.records.last_accesses([name]) == {name: at[-1]}
         assert ledger.records.accesses(who="an") == []

@@ -11,7 +11,7 @@ from cornerwave.columns import listed
 from cornerwave.errors import AlreadyRegistered, LedgerDamaged, NoSuchDataset, VaultError
 from cornerwave.kinds import canonical
 from cornerwave.ledger._chain import Chain, Draft, Line, attached, detach
-from cornerwave.ledger._database import CHAIN, LINE, Connection, Database, among
+from cornerwave.ledger._database import CHAIN, LINE, RECORD, Connection, Database, among
 from cornerwave.ledger._files import KeyRun
 from cornerwave.ledger._key import Key
 from cornerwave.ledger._terms import NO_TERMS, Terms
@@ -37,6 +37,11 @@ _LINES = (
     f"SELECT {', '.join(f'line.{name}' for name in LINE.columns)}, previous.mac "
     f"FROM {LINE.name} line LEFT JOIN {LINE.name} previous "
     "ON previous.chain = line.chain AND previous.number = line.number - 1 WHERE line.chain = ? AND"
+)
+_WITHOUT = (
+    f"SELECT alike FROM {LINE.name} line WHERE chain = ? AND alike > '' AND NOT EXISTS "
+    f"(SELECT 1 FROM {RECORD.name} WHERE kind = ? AND \"of\" = line.alike AND about = '') "
+    "GROUP BY alike ORDER BY alike LIMIT ?"
 )
 # Updated in place, not deleted and inserted: others wait in PostgreSQL for the lock of this row.
 _RESTATE = (
@@ -223,6 +228,10 @@ class Chains:
                     raise chain.damaged("it has lines after its end")
                 lines.append(line)
         return sorted(lines, key=lambda line: line.number)
+
+    def names_without(self, chain: Chain, kind: str, *, most: int) -> list[str]:
+        """Return names in a chain, in lower case, of whom there is no record of a kind."""
+        return [name for (name,) in self.connection.run(_WITHOUT, chain.id, kind, most)]
 
     def add(self, chain: Chain) -> None:
         """Begin a chain."""

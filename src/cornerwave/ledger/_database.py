@@ -34,13 +34,13 @@ Row = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class LedgerTable:
-    """A table: its columns with their types, its primary key, one unique column, one index."""
+    """A table: its columns with their types, its primary key, one unique column, indexes."""
 
     name: str
     columns: dict[str, str]
     key: str = ""
     unique: str = ""
-    index: tuple[str, str] | None = None
+    indexes: tuple[tuple[str, str], ...] = ()
 
     @property
     def statements(self) -> list[str]:
@@ -50,8 +50,8 @@ class LedgerTable:
         parts += [f"UNIQUE ({self.unique})"] if self.unique else []
         # The blanks inside the parentheses are those of ledgers that are there already.
         table = f"CREATE TABLE {self.name} ( {', '.join(parts)} )"
-        name, columns = self.index or ("", "")
-        return [table, f"CREATE INDEX {name} ON {self.name} ({columns})"] if name else [table]
+        indexes = [f"CREATE INDEX {n} ON {self.name} ({columns})" for n, columns in self.indexes]
+        return [table, *indexes]
 
 
 _TEXT, _NUMBER = "TEXT NOT NULL", "BIGINT NOT NULL"
@@ -79,7 +79,7 @@ LINE = LedgerTable(
     },
     key="chain, number",
     # Not WITHOUT ROWID: SQLite would then walk the whole chain rather than use this index.
-    index=(f"{PREFIX}line_recipient", "chain, alike"),
+    indexes=((f"{PREFIX}line_recipient", "chain, alike"),),
 )
 ATTACHMENT = LedgerTable(
     f"{PREFIX}attachment",
@@ -88,15 +88,27 @@ ATTACHMENT = LedgerTable(
 )
 RECORD = LedgerTable(
     f"{PREFIX}record",
-    {"kind": _TEXT, "id": _TEXT, '"of"': _TEXT, "at": _TEXT, "content": _TEXT, "seal": _TEXT},
+    {
+        "kind": _TEXT,
+        "id": _TEXT,
+        '"of"': _TEXT,
+        "at": _TEXT,
+        "content": _TEXT,
+        "about": _TEXT,
+        "seal": _TEXT,
+    },
     key="kind, id",
-    index=(f"{PREFIX}record_of", 'kind, "of"'),
+    # One for whose, one for what about: a page of a list reads its rows alone.
+    indexes=(
+        (f"{PREFIX}record_of", 'kind, "of", about'),
+        (f"{PREFIX}record_about", "kind, about, at"),
+    ),
 )
 ACCESS = LedgerTable(
     f"{PREFIX}access",
     {"id": _TEXT, "at": _TEXT, "who": _TEXT, "what": _TEXT, "outcome": _TEXT, "bytes": _NUMBER},
     key="id",
-    index=(f"{PREFIX}access_who", "who, at"),
+    indexes=((f"{PREFIX}access_who", "who, at"),),
 )
 TABLES = (VAULT, CHAIN, LINE, ATTACHMENT, RECORD, ACCESS)
 
@@ -167,7 +179,7 @@ def among(wanted: Mapping[str, Sequence[Any]]) -> list[Any]:
 
 
 WAIT_SECONDS = 120
-LEDGER_FORMAT = 6
+LEDGER_FORMAT = 7
 _MOST_READ = 10_000
 _MOST_READERS, _MOST_SPARE = 15, 5
 """Connections that peek at one time, and those of them that stay open for the next."""
