@@ -145,7 +145,7 @@ def filled(size: int) -> Iterator[Filled]:
 def _fill_records(made: Filled, specs: list[CopySpec]) -> None:
     at = written(now())
     ends = written(now() + timedelta(days=90))
-    with made.vault.records.together() as records:
+    with made.vault.under("owner").records.together() as records:
         for n in range(made.size):
             who, id = made.held_by(n), f"{n:012x}"
             token = {"mac": "0" * 64, "expires": ends, "revoked": None}
@@ -153,6 +153,7 @@ def _fill_records(made: Filled, specs: list[CopySpec]) -> None:
             records.put(Grant(id, made.dataset.id, who, specs[n % len(specs)], at).record())
             records.put(Record("token", id, who, at, token))
             records.put(Request(id, made.dataset.id, "table", who, 0.4, "a study", at).record())
+            records.note(f"granted table to {who}")  # as each grant in the console
 
 
 # --- by recipients ------------------------------------------------------------------------

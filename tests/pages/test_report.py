@@ -464,7 +464,4 @@ def test_of_very_many_recipients_who_hold_the_same_share_a_line(tmp_path, monkey
     assert original.coalitions[-1] == dataset.coalition([f"r{n:03}" for n in range(600)])
     text = write_report(dataset, tmp_path / "report.html").read_text(encoding="utf-8")
     assert "r001, or any of 199 who hold the same" in text
-    assert (
-        "r000, r003, r006, r009, r012, r015, r018, r021, r024, r027, r030, r033 and 188 more"
-        in text
-    )
+    assert "r054, r057 and 180 more" in text

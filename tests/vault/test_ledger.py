@@ -282,11 +282,10 @@ def test_everybody_is_read_in_one_walk(ledger, ledger_place, dataset, monkeypatc
         ledger.held(dataset, *everybody[:20])
 
 
-def test_one_more_holding_costs_the_same_in_a_long_chain(tmp_path, key, monkeypatch):
-    """Counted in steps of SQLite's machine; listing the holdings is the control."""
+@pytest.fixture
+def cost(tmp_path, key, monkeypatch):
+    """A ledger in a file, and the steps of SQLite's machine that some work of it takes."""
     ledger, steps = Ledger.create(tmp_path / "ledger.db", key), [0]
-    dataset = ledger.register(entry()).id
-
     connect = ledger._database.connect
 
     def counted():
@@ -301,6 +300,14 @@ def test_one_more_holding_costs_the_same_in_a_long_chain(tmp_path, key, monkeypa
         work()
         return steps[0]
 
+    return ledger, cost
+
+
+def test_one_more_holding_costs_the_same_in_a_long_chain(cost):
+    """Counted in steps of SQLite's machine; listing the holdings is the control."""
+    ledger, cost = cost
+    dataset = ledger.register(entry()).id
+
     def one_more(recipient):
         assert ledger.spelled(dataset, [recipient.upper()]) == set()
         ledger.held(dataset, recipient)
@@ -313,6 +320,42 @@ def test_one_more_holding_costs_the_same_in_a_long_chain(tmp_path, key, monkeypa
     long, listed_long = cost(lambda: one_more("y")), cost(lambda: ledger.holdings(dataset))
     assert long < 1.5 * short
     assert listed_long > 5 * listed_short
+
+
+def act(ledger, times):
+    with ledger.under("anna").records.together() as records:
+        for _ in range(times):
+            records.note("did something")
+
+
+def test_a_dataset_is_found_at_the_same_cost_however_much_owners_did(cost):
+    """Counted in the same way; listing what they did is the control."""
+    ledger, cost = cost
+    ledger.register(entry("people"))
+    act(ledger, 1)
+    short, listed_short = cost(lambda: ledger.dataset("people")), cost(ledger.acts)
+    act(ledger, 1000)
+    ledger.register(entry("others"))
+    act(ledger, 1000)
+    long, listed_long = cost(lambda: ledger.dataset("people")), cost(ledger.acts)
+    assert long < 1.5 * short
+    assert listed_long > 5 * listed_short
+
+
+def test_what_a_chain_states_cannot_be_hidden_among_what_owners_did(ledger, ledger_place):
+    """A dataset that goes with its place in the list; the rows' counts and seals are left."""
+    for name in ("people", "others", "third"):
+        ledger.register(entry(name))
+        act(ledger, 2)
+    gone = ledger.dataset("others").id
+    edit(
+        ledger_place,
+        f"DELETE FROM cornerwave_chain WHERE id = '{gone}'",
+        "UPDATE cornerwave_line SET recipient = '', alike = '', kind = 'act' "
+        "WHERE chain = 'vault' AND number = 4",
+    )
+    with pytest.raises(LedgerDamaged, match="lines that state what it is are missing"):
+        ledger.dataset("people")
 
 
 class Recording(RuleBasedStateMachine):

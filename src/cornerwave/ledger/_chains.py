@@ -45,7 +45,8 @@ _WITHOUT = (
 )
 # Updated in place, not deleted and inserted: others wait in PostgreSQL for the lock of this row.
 _RESTATE = (
-    f"UPDATE {CHAIN.name} SET name = ?, length = ?, head = ?, closed = ?, seal = ? WHERE id = ?"
+    f"UPDATE {CHAIN.name} SET name = ?, length = ?, head = ?, closed = ?, stated = ?, "
+    "seal = ? WHERE id = ?"
 )
 
 
@@ -149,9 +150,8 @@ class Chains:
         what was committed before, and a line after the end that a row states looks like damage.
         """
         names: dict[str, str] = {}
-        for line in self.lines(vault):
-            if line.kind == ACT:
-                continue
+        self.lines(vault, first=max(vault.length, 1))
+        for line in self.lines_of(vault, None):  # not what owners did, which may be very many
             stated = json.loads(vault.read(line))
             if line.kind == UNREGISTERED:
                 del names[stated["id"]]
@@ -206,9 +206,11 @@ class Chains:
     def lines_of(self, chain: Chain, recipients: Collection[str] | None) -> list[Line]:
         """Return the lines of some recipients, each checked against its predecessor's mac.
 
-        Without recipients, return the lines of none: all that are not holdings.
+        Without recipients, return the lines of none: all that state what the chain is.
         """
         lines = self.lines_alike(chain, recipients)
+        if recipients is None and len(lines) != chain.stated:
+            raise chain.damaged("lines that state what it is are missing, or were added")
         return [line for line in lines if recipients is None or line.recipient in recipients]
 
     def lines_alike(self, chain: Chain, recipients: Collection[str] | None) -> list[Line]:

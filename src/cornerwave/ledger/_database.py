@@ -1,7 +1,8 @@
 """The tables of a ledger, and the database that holds them.
 
     vault       one row: the format, and a check value of the key
-    chain       one row per chain: its name, length, head and whether it is closed, sealed
+    chain       one row per chain: its name, length, head, whether it is closed, and how many of its
+                lines state what it is, sealed
     line        the lines of all chains
     attachment  contents of a chain that are too large for a line, in pieces
     record      beside the chains: recipients, grants, tokens and requests, each row sealed
@@ -61,7 +62,15 @@ VAULT = LedgerTable(
 )
 CHAIN = LedgerTable(
     f"{PREFIX}chain",
-    {"id": _TEXT, "name": _TEXT, "length": _NUMBER, "head": _TEXT, "closed": _TEXT, "seal": _TEXT},
+    {
+        "id": _TEXT,
+        "name": _TEXT,
+        "length": _NUMBER,
+        "head": _TEXT,
+        "closed": _TEXT,
+        "stated": _NUMBER,
+        "seal": _TEXT,
+    },
     key="id",
     unique="name",
 )

@@ -145,6 +145,7 @@ class Ledger:
         """Return what owners did under their names, the oldest first."""
         with self._reading() as chains:
             vault = chains.vault()
+            chains.lines(vault)
             known = [vault, *chains.datasets(vault)]
             return sorted((act for c in known for act in chains.acts(c)), key=lambda act: act.at)
 
@@ -443,6 +444,7 @@ class Ledger:
         """
         with self._reading() as chains:
             vault = chains.vault()
+            chains.lines(vault)
             known = [vault, *chains.datasets(vault)]
         return {chain.name: f"{chain.id}:{chain.length}:{chain.head}" for chain in known}
 
