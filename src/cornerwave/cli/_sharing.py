@@ -128,15 +128,17 @@ def show(name: OneRecipient, as_json: JsonOption = False, vault: VaultOption = N
     grants = _grants(sharing, name)
     known = None if name in (ANYBODY, ANYBODY_KNOWN) else sharing.recipient(name)
     terms = {} if known is None else known.terms.to_json()
+    made = sharing.tokens(name)
+    used = sharing.last_used(made)
     tokens = [
         {
             "id": each.id,
             "state": each.state(sharing.clock()),
             "since": each.at,
             "expires": each.expires,
-            "last_used": sharing.last_used(each),
+            "last_used": used.get(each.id),
         }
-        for each in sharing.tokens(name)
+        for each in made
     ]
     if as_json:
         print_json({"recipient": name, **terms, "grants": grants, "tokens": tokens})

@@ -147,6 +147,14 @@ class Dataset:
         """Who holds which level since when, least noise first."""
         return sorted(self._ledger.holdings(self.id), key=_least_noise_first)
 
+    def held_by(self, recipients: Collection[str]) -> list[Holding]:
+        """Return what some recipients hold, in the order of the ledger: their lines alone."""
+        return self._ledger.held(self.id, *recipients) if recipients else []
+
+    def held_without(self, kind: str, *, most: int) -> list[Holding]:
+        """Return what those hold of whom the vault has no record of a kind, of some by name."""
+        return self._ledger.holders_without(self.id, kind, most=most)
+
     @property
     def levels(self) -> list[Level]:
         """The levels that were ever released, least noise first."""
@@ -450,17 +458,24 @@ class Dataset:
         """Give a folder in the vault that only the owner can read; it vanishes at the end."""
         return work_folder(self.home / WORK)
 
-    def remake(self, folder: Path, *, progress: Progress = silent) -> list[Path]:
-        """Make a copy of every released level again, least noise first, for the owner alone.
+    def remake(
+        self,
+        folder: Path,
+        levels: Sequence[Level] | None = None,
+        *,
+        progress: Progress = silent,
+    ) -> list[Path]:
+        """Make copies at levels again, by default at every released one, for the owner alone.
 
         They have the same spread, and are neither rounded nor clipped: Arrow files in a folder
         that nobody else can read. No release is recorded.
         """
         rows = self.portion()
-        looks = [Finish(spread=same_spread(self.frozen, level)) for level in self.levels]
+        levels = self.levels if levels is None else levels
+        looks = [Finish(spread=same_spread(self.frozen, level)) for level in levels]
         releases = [
             self._release("the owner", CopySpec(level, finish), rows)
-            for level, finish in zip(self.levels, looks, strict=True)
+            for level, finish in zip(levels, looks, strict=True)
         ]
         paths = [folder / f"{release.level.thousandths}.arrow" for release in releases]
         make_all([*zip(releases, paths, strict=True)], progress=progress)
@@ -512,8 +527,11 @@ class Dataset:
 
     def coalition(self, recipients: Sequence[str]) -> Coalition:
         """Return what these recipients can recover together. Raises NoSuchRecipient."""
-        held = self._held_by(recipients)
-        return pooled(self.frozen, self.editions, held, self.past(len(self.editions)))
+        return self.coalition_of(self._held_by(recipients), self.past(len(self.editions)))
+
+    def coalition_of(self, held: Sequence[Holding], past: Past | None) -> Coalition:
+        """Return what the holders of some copies can recover; `past` is of all editions."""
+        return pooled(self.frozen, self.editions, sorted(held, key=_least_noise_first), past)
 
     def moving(self, recipients: Collection[str]) -> dict[str, Moving]:
         """Return what the copies of recipients leave of each category that changed between them."""
@@ -579,8 +597,8 @@ class Dataset:
         return f"Dataset({self.name!r})"
 
 
-def _least_noise_first(held: Holding) -> tuple[Level, str, str]:
-    return held.spec.level, held.recipient, held.since
+def _least_noise_first(held: Holding) -> tuple[float, str, str]:
+    return held.spec.level.noise, held.recipient, held.since
 
 
 def rename_all(datasets: Mapping[str, Dataset]) -> None:
