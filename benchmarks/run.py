@@ -665,6 +665,43 @@ def persons() -> None:
             show(f"peak memory of register; of release {what} the unit, MB", shown, "")
 
 
+def risks() -> None:
+    """What it takes to measure at registration how often rows and persons are found."""
+    from cornerwave.risks import LinkageCurve
+    from cornerwave.spine import at_risk
+
+    measure, numbers, rng = at_risk.measure_linkage_of, count(), np.random.default_rng(14)
+
+    def normal(rows: int, columns: int) -> pa.Table:
+        return pa.table({f"x{i}": x for i, x in enumerate(rng.normal(size=(columns, rows)))})
+
+    towns = pa.array([f"t{k}" for k in rng.integers(0, 20, 50_000)])
+    tables = {
+        "2e3 x 10": normal(2_000, 10),
+        "2e4 x 32": normal(20_000, 32),
+        "5e4 x 8 with 3 categories": normal(50_000, 8)
+        .append_column("a", towns)
+        .append_column("b", towns.take(pa.array(rng.permutation(50_000))))
+        .append_column("c", towns.take(pa.array(rng.permutation(50_000)))),
+        "1e6 x 8": normal(1_000_000, 8),
+    }
+    for what, table in tables.items():
+        with tempfile.TemporaryDirectory() as name:
+            source = Path(name) / "source.parquet"
+            papq.write_table(table, source)
+
+            def registered(of: Callable[..., LinkageCurve]) -> None:
+                at_risk.measure_linkage_of = of
+                Vault.create(f"{name}/vault {next(numbers)}").register("bench", source)  # noqa: B023
+
+            ratio = _both_ratios(
+                lambda: registered(measure),
+                lambda: registered(lambda *_: LinkageCurve()),
+            )
+        at_risk.measure_linkage_of = measure
+        show(f"register of {what}, with / without measuring linkage", ratio, "<= 1.3")
+
+
 def register_persons(folder: Path, unit: str) -> None:
     choices = UNIT if unit == "unit" else NO_UNIT
     vault = Vault.create(folder / unit / "vault")
@@ -697,6 +734,7 @@ PARTS = {
     "spark": spark,
     "editions": editions,
     "persons": persons,
+    "risks": risks,
 }
 
 if __name__ == "__main__":

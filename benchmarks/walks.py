@@ -90,7 +90,10 @@ TABLES = {
     "MplsStops": Walk("carData/MplsStops", "race"),
     "TV16": Walk("stevedata/TV16", "votetrump"),
     "birds": Walk(
-        "openintro/birds", "effect", {"atype": "drop"}, lines="independent_rows = true\n"
+        "openintro/birds",
+        "effect",
+        {"atype": "drop", "birds_seen": "drop"},
+        lines="independent_rows = true\n",
     ),
     "pets": Walk(
         "openintro/seattlepets", "species", {"primary_breed": "category", "zip_code": "category"}

@@ -25,7 +25,7 @@ LAYERS = drawn()
 DEPTH = {room: depth for depth, layer in enumerate(LAYERS) for room in layer}
 # Who has no key must not even import one: recipients, auditors, attackers.
 SECRET = {"vault", "ledger", "spine", "engines"}
-KEYLESS = {"attack", "miner", "audit", "privacy"}
+KEYLESS = {"attack", "miner", "audit", "privacy", "risks"}
 
 
 def room_of(path):

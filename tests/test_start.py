@@ -35,7 +35,7 @@ PACKAGES = (
 LOW = {room for room, depth in DEPTH.items() if depth <= DEPTH["columns"]}
 LOW -= {"algorithms", "documents"}
 FILES = "cli sources spec outputs"
-OWNER = f"{FILES} schema_file privacy reuse ledger spine editions engines vault"
+OWNER = f"{FILES} schema_file privacy risks reuse ledger spine editions engines vault"
 
 # command: packages beside PACKAGES; rooms beside LOW
 MAY_LOAD = {
@@ -48,7 +48,7 @@ MAY_LOAD = {
     "levels": ("rich", f"{OWNER} documents outlook audit attack miner"),
     "inspect": (
         "narwhals",
-        f"{FILES} inspection outlook audit attack miner privacy reuse spine",
+        f"{FILES} inspection outlook audit attack miner privacy risks reuse spine",
     ),
     # its own estimators take SciPy, which loads what names encodings where that is installed
     "audit": ("rich scipy charset_normalizer", f"{OWNER} documents audit attack"),

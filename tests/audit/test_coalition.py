@@ -134,13 +134,27 @@ def test_independent_refreshes_would_give_a_category_away():
     assert found.independent > found.joint + 0.01
 
 
+@pytest.mark.parametrize("noise", [[1.0, 2.0, 3.0], [2.0] * 4, [0.5, 0.5, 0.5, 9.0]])
 @pytest.mark.parametrize("base", ["marginal", "uniform"])
-def test_a_drawn_guess_agrees_with_the_exact_one(base):
-    """ALPHA 1e-9: six standard errors of a share over all draws."""
-    law, noise = CategoryDistribution([5, 3, 2], base), [1.0, 2.0, 3.0]
+def test_a_drawn_guess_agrees_with_the_exact_one(base, noise):
+    """ALPHA 1e-9: six standard errors of a share over all draws. Equal levels count together."""
+    law = CategoryDistribution([5, 3, 2], base)
     tolerance = 6 * np.sqrt(0.25 / coalition_module.DRAWS)
     drawn = coalition_module._guess_drawn(law, noise)
     assert drawn == pytest.approx(brute_guess(law, noise)[1], abs=tolerance)
+
+
+def test_the_guess_of_very_many_takes_as_long_as_that_of_their_levels(monkeypatch):
+    """Counted in levels that are looked at; members of levels of their own are the control."""
+    law, asked = CategoryDistribution([5, 3, 2]), []
+    monkeypatch.setattr(coalition_module, "retention", lambda v: asked.append(v) or 0.02)
+    counted = []
+    for noise in ([1.0, 2.0, 3.0] * 30_000, [1.0, 2.0, 3.0] * 100, list(range(1, 301))):
+        asked.clear()
+        assert 0.5 < coalition_module._guess_drawn(law, noise) <= 1
+        counted.append(len(asked))
+    assert counted[0] <= counted[1] == 3
+    assert counted[2] == 300
 
 
 @given(

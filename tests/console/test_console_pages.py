@@ -18,11 +18,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from cornerwave.access import Grant, Recipient
+from cornerwave.access import Request as Asked
 from cornerwave.dossier import check_signature
 from cornerwave.errors import CornerwaveWarning, collecting_warnings, warn
 from cornerwave.ledger import Records
+from cornerwave.levels import Level
 from cornerwave.outlook import outlook_of
 from cornerwave.privacy import Coalition
+from cornerwave.spec import CopySpec
 from tests.console.client import TestClient
 from tests.console.conftest import LOCAL, World, table
 from tests.tables import STRANGE_NAMES
@@ -734,3 +738,53 @@ def test_only_the_explorer_and_the_slider_have_a_script(world: World, owner: Tes
     released(world)
     with_script = {path for path in pages_of(world) if "<script" in owner.get(path).text}
     assert {path.rpartition("/")[2] for path in with_script} == {"explore", "privacy"}
+
+
+def many(world: World, count: int) -> list[str]:
+    """Add recipients with a grant, an open request and a copy each, without a line for each act."""
+    names = [f"clinic {n:03}" for n in range(count)]
+    spec, at = CopySpec(Level.of(privacy=0.5).on_lattice(), format="csv"), "2030-01-01T00:00:00"
+    with world.vault.records.together() as records:
+        for n, name in enumerate(names):
+            of = world.people.id
+            records.put(Recipient(name, at).record())
+            records.put(Grant(f"{n:012x}", of, name, spec, at).record())
+            records.put(Asked(f"{n:012x}", of, "people", name, 0.4, "a study", at).record())
+    world.people.hold([(name, spec) for name in [*names, "Elsewhere"]])
+    return names
+
+
+def test_recipients_are_listed_a_page_at_a_time(world: World, owner: TestClient, monkeypatch):
+    """What a page reads does not depend on how many pages there are."""
+    names, checked = many(world, 230), []
+    read = Records._checked
+    monkeypatch.setattr(Records, "_checked", lambda r, row: checked.append(row) or read(r, row))
+    pages = [owner.get("/console/recipients", params={"at": n}).text for n in (1, 2, 3)]
+    assert len(checked) < 3 * 250
+    for n, text in enumerate(pages):
+        shown = re.findall(r"recipient\?name=([^\"]*)", text)
+        assert (
+            shown
+            == [quote(each) for each in [*names, "partner", "university"]][n * 100 : n * 100 + 100]
+        )
+        assert "Elsewhere" in text  # who holds a copy and is no recipient
+    assert "page 2 of 3, 232 in all" in pages[1]
+    assert 'href="/console/recipients?who=&amp;at=3"' in pages[1]
+    assert 'rel="next"' not in pages[2]
+    row = re.findall(r"clinic 000</a></td>(.*?)</tr>", pages[0])[0]
+    assert re.findall(r">([^<>]+)<", row) == ["1", "1", "0", "never"]
+    found = owner.get("/console/recipients", params={"who": "CLINIC 10"}).text
+    assert re.findall(r"name=(clinic%2010\d)", found) == [f"clinic%2010{n}" for n in range(10)]
+    assert "No recipient is found" in owner.get("/console/recipients?who=_%25").text
+    assert owner.get("/console/recipients?at=0").status_code == 400
+
+
+def test_a_dataset_lists_requests_and_grants_a_page_at_a_time(world: World, owner: TestClient):
+    many(world, 130)
+    place = f"/console/datasets/{world.people.id}"
+    first, last = (owner.get(place, params={"asked": n, "granted": n}).text for n in (1, 2))
+    assert (first.count('name="asked"'), last.count('name="asked"')) == (100, 30)
+    assert first.count("Revoke what") == 100
+    assert f'href="{place}?asked=2#requests"' in first
+    assert "and 101 more" in first  # of the holders of the level
+    assert "130 open requests" in owner.get("/console").text

@@ -51,8 +51,8 @@ def test_no_cell_and_no_key_is_in_it(world, signed):
     assert not [cell for cell in cells if cell in shown]
     assert not [text for each in secrets for text in spellings(each) if text in shown]
     # a figure that is an average of cells has few digits
-    numbers = re.findall(r"\d+\.(\d+)", canonical(signed.stated["tables"]))
-    assert max(map(len, numbers)) <= 4
+    numbers = re.findall(r"(\d+)\.(\d+)", canonical(signed.stated["tables"]))
+    assert max(len(f"{whole}{part}".strip("0")) for whole, part in numbers) <= 4
 
 
 def test_it_states_who_has_what_why_and_until_when(signed):
@@ -81,6 +81,7 @@ def test_each_question_has_an_answer_without_a_term_of_statistics(signed):
         "Why do they have it?",
         "Until when?",
         "What could they find out about one person?",
+        "Could somebody find the row of a person they know?",
         "What if they pool their copies?",
         "What happens if the key leaks?",
         "How do I know that these figures are right?",
@@ -110,6 +111,9 @@ def test_figures_are_those_of_the_dataset(world, signed):
         assert {each["column"]: each["hidden"] for each in level["columns"]} == pytest.approx(
             known, abs=6e-4
         )
+        risks = people.risks_at(held)
+        assert level["person"]["found"] == pytest.approx(risks.linkage.linked, rel=1e-3)
+        assert level["person"]["bits"] == pytest.approx(risks.bits, rel=1e-3)
         measured = [each for each in level["columns"] if each["measured"] is not None]
         assert measured
         assert all(abs(each["measured"] - each["hidden"]) < 0.25 for each in measured)

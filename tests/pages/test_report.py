@@ -15,6 +15,8 @@ from cornerwave.columns import Finish
 from cornerwave.document import Document, Fold, Histograms, Panel, Picture
 from cornerwave.documents import page as as_page
 from cornerwave.errors import OutputExists
+from cornerwave.ledger import Ledger
+from cornerwave.levels import Level
 from cornerwave.miner import Copy
 from cornerwave.report import write_report
 from cornerwave.report._comparison import (
@@ -27,6 +29,7 @@ from cornerwave.report._comparison import (
     shown_of,
 )
 from cornerwave.report._report import external_document, owner_document
+from cornerwave.spec import CopySpec
 from cornerwave.vault import Dataset, Vault
 from tests.audit.test_command import command
 from tests.conftest import ledger_lines
@@ -435,3 +438,30 @@ def test_a_table_is_read_twice_however_much_is_asked(
     write_report(dataset, tmp_path / "report.html")
     assert (tmp_path / "counted.html").read_text() == (tmp_path / "report.html").read_text()
     assert not (folder / "vault" / "work").exists()
+
+
+def test_of_very_many_recipients_who_hold_the_same_share_a_line(tmp_path, monkeypatch) -> None:
+    """The lines, and how often the ledger is read, depend on what is held, not on how many hold."""
+    papq.write_table(table(), tmp_path / "people.parquet")
+    vault = Vault.create(tmp_path / "vault")
+    dataset = vault.register(
+        "people", tmp_path / "people.parquet", key="id", keep=["secretly"], few_rows=True
+    )
+    specs = [CopySpec(Level.of(privacy=p).on_lattice(), format="csv") for p in (0.3, 0.5, 0.7)]
+    read, holdings = [], Ledger.holdings
+    monkeypatch.setattr(Ledger, "holdings", lambda *a: read.append(a) or holdings(*a))
+    counted = []
+    for many in (6, 60, 600):
+        dataset.hold([(f"r{n:03}", specs[n % 3]) for n in range(many)])
+        read.clear()
+        original = look_behind(dataset, copies_of(dataset))
+        counted.append((len(read), len(original.coalitions), sum(original.alike.values())))
+    assert counted[0] == (2, 6 + 15 + 1, 6)  # each alone
+    assert counted[1:] == [(2, 3 + 66 + 1, 60), (2, 3 + 66 + 1, 600)]
+    assert original.alike == {"r000": 200, "r001": 200, "r002": 200}
+    shares = [each.best_privacy for each in original.coalitions[:3]]
+    assert shares == [dataset.coalition([name]).best_privacy for name in original.alike]
+    assert original.coalitions[-1] == dataset.coalition([f"r{n:03}" for n in range(600)])
+    text = write_report(dataset, tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "r001, or any of 199 who hold the same" in text
+    assert "r054, r057 and 180 more" in text

@@ -1,7 +1,9 @@
 """Copies over plain HTTP: what leaves, to whom, and what the ledger says then."""
 
+import asyncio
 import io
 import json
+import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from unittest.mock import ANY
@@ -21,7 +23,8 @@ from cornerwave.errors import (
     OutputError,
     VaultError,
 )
-from cornerwave.miner import Copy, fetch, open_copy
+from cornerwave.miner import Copy, Profile, fetch, open_copy
+from cornerwave.server import _cache as cache_module
 from cornerwave.vault import Release
 from tests.waiting import until
 
@@ -117,6 +120,32 @@ def test_the_cache_is_bounded_and_forgets_the_oldest(served):
         assert ann.get(COPY).content == first.content
 
 
+def test_a_full_cache_is_listed_once_and_keeps_what_another_process_uses(tmp_path, monkeypatch):
+    """Files of 100 bytes; at most 40 of them. The next look is after a sixteenth of the limit."""
+    listed, files = [], cache_module._files
+    monkeypatch.setattr(cache_module, "_files", lambda f: listed.append(f) or files(f))
+    for n in range(40):
+        (tmp_path / f"{n:040}.csv").write_bytes(b"0" * 100)
+        os.utime(tmp_path / f"{n:040}.csv", (n, n))
+    cache = cache_module.Cache(tmp_path, 4000)
+
+    async def use(names):
+        for name in names:
+            async with cache.file(name, lambda path, _: path.write_bytes(b"1" * 100)):
+                pass
+
+    asyncio.run(use(["1" * 40 + ".csv"]))
+    os.utime(tmp_path / f"{1:040}.csv")  # another process reads it
+    asyncio.run(use(["2" * 40 + ".csv", *(f"{n:040}.csv" for n in range(9, 40))]))
+    assert len(listed) == 1
+    kept = {path.name for path in tmp_path.glob("*.csv")}
+    assert len(kept) == 40
+    assert f"{1:040}.csv" in kept
+    assert not {f"{n:040}.csv" for n in (0, 2)} & kept
+    asyncio.run(use([f"new {n}.csv" for n in range(3)]))
+    assert len(listed) == 2
+
+
 def test_two_copies_are_made_at_a_time_and_the_others_wait(served, monkeypatch):
     both, make, at_work = threading.Barrier(2), Release.make, []
 
@@ -173,13 +202,33 @@ def test_requests_for_a_better_level(served):
         assert bob.get("/v1/datasets/wages").json()["privacy"] == pytest.approx(0.8)
 
 
+def test_lists_come_in_pages_that_lead_to_the_next(served, monkeypatch):
+    monkeypatch.setattr("cornerwave.ledger._records.MOST_ON_PAGE", 3)
+    with served.client("ann") as ann:
+        for n in range(7):
+            ann.post("/v1/requests", json={"dataset": f"d{n}", "privacy": 0.5}).raise_for_status()
+        seen, address = [], "/v1/requests"
+        while address:
+            answer = ann.get(address)
+            seen.append([each["dataset"] for each in answer.json()])
+            address = answer.links.get("next", {}).get("url")
+        assert seen == [["d6", "d5", "d4"], ["d3", "d2", "d1"], ["d0"]]
+        assert ann.get("/v1/requests?page=4").json() == []
+        assert ann.get("/v1/requests?page=0").status_code == 400
+    profile = Profile.read(served.profile("ann"))
+    assert [each.dataset for each in profile.asked()] == [f"d{n}" for n in range(7)]
+    granted = [each.name for each in profile.datasets()]
+    monkeypatch.setattr("cornerwave.ledger._records.MOST_ON_PAGE", 1)
+    assert [each.name for each in profile.datasets()] == granted
+
+
 def test_asking_does_not_reveal_what_exists(served):
     with served.client("bob") as bob:
         answers = [
             bob.post("/v1/requests", json={"dataset": name, "privacy": 0.9995}).json()
             for name in ("odd table", "even table")  # the one is there, the other is not
         ]
-        assert bob.get("/v1/requests").json() == answers
+        assert bob.get("/v1/requests").json() == answers[::-1]
     for answer in answers:
         del answer["id"], answer["at"], answer["dataset"]
     assert answers[0] == answers[1]

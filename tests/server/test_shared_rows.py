@@ -14,7 +14,7 @@ COPY = "/v1/datasets/wages/copy"
 
 
 RECORD = "cornerwave_record"
-COLUMNS = ("kind", "id", "of", "at", "content", "seal")
+COLUMNS = ("kind", "id", "of", "at", "content", "about", "seal")
 
 
 def outside(served, statement, *values):
@@ -60,7 +60,7 @@ def test_an_edited_grant_is_refused(served, edit):
 def test_forged_grants_and_tokens_are_refused(served):
     """A row of one's own making, and the true seal of another kind of row, open nothing."""
     grant = row(served, kind="grant", of="bob")
-    insert = f"INSERT INTO {RECORD} ({', '.join(COLUMNS)}) VALUES (?, ?, ?, ?, ?, ?)"
+    insert = f"INSERT INTO {RECORD} ({', '.join(COLUMNS)}) VALUES (?, ?, ?, ?, ?, ?, ?)"
     outside(served, insert, *{**grant, "id": "forged", "of": "eve"}.values())
     with served.client("eve") as eve:
         assert eve.get(COPY).status_code == 503

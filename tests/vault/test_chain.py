@@ -112,6 +112,6 @@ def test_macs_are_pinned():
     assert Chain(KEY, "a1", "people")._mac(line[:-1], mac) == (
         "12ec0e9a568e971bfe70ea9b6d6135d91f00e8a900b361d8eb92978285bebb92"
     )
-    assert Chain(KEY, "a1", "people", 7, mac).row[-1] == (
-        "f07578a787eeb041ed29d16ac3cc82ad8ed2ccb813c9d9e670ea6b8d78755b4a"
+    assert Chain(KEY, "a1", "people", 7, mac, stated=2).row[-1] == (
+        "a91931f32753c33b9039bd124b3601669d7489c0dc5c13dc320ef17f0a1971b0"
     )

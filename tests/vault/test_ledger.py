@@ -14,6 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from cornerwave.columns import Finish
 from cornerwave.errors import AlreadyRegistered, LedgerDamaged, NoSuchDataset, VaultError, WrongKey
 from cornerwave.ledger import Access, Entry, Holding, Key, Ledger
+from cornerwave.ledger._database import Connection
 from tests.copies import at
 from tests.vault.outside import TABLES, content, edit, entry, marks_of, rows
 
@@ -265,11 +266,26 @@ def test_held_reads_the_lines_of_one_recipient_alone(ledger, ledger_place, datas
         ledger.holdings(dataset)
 
 
-def test_one_more_holding_costs_the_same_in_a_long_chain(tmp_path, key, monkeypatch):
-    """Counted in steps of SQLite's machine; listing the holdings is the control."""
-    ledger, steps = Ledger.create(tmp_path / "ledger.db", key), [0]
-    dataset = ledger.register(entry()).id
+def test_everybody_is_read_in_one_walk(ledger, ledger_place, dataset, monkeypatch):
+    """The chain is read once and checked whole; each copy is parsed once, whoever holds it."""
+    everybody = [f"r{n}" for n in range(40)]
+    ledger.hold(dataset, [(name, at(1 + n % 3)) for n, name in enumerate(everybody)])
+    asked, run = [], Connection.run
+    monkeypatch.setattr(Connection, "run", lambda c, s, *v: asked.append(s) or run(c, s, *v))
+    held = ledger.held(dataset, *everybody)
+    assert sum("FROM cornerwave_line" in text for text in asked) == 1
+    assert held == ledger.holdings(dataset)
+    assert len({id(each.spec) for each in held}) == 3
+    assert ledger.held(dataset, *everybody[:20]) == held[:20]
+    edit(ledger_place, "UPDATE cornerwave_line SET at = '1999' WHERE recipient = 'r39'")
+    with pytest.raises(LedgerDamaged):
+        ledger.held(dataset, *everybody[:20])
 
+
+@pytest.fixture
+def cost(tmp_path, key, monkeypatch):
+    """A ledger in a file, and the steps of SQLite's machine that some work of it takes."""
+    ledger, steps = Ledger.create(tmp_path / "ledger.db", key), [0]
     connect = ledger._database.connect
 
     def counted():
@@ -284,6 +300,14 @@ def test_one_more_holding_costs_the_same_in_a_long_chain(tmp_path, key, monkeypa
         work()
         return steps[0]
 
+    return ledger, cost
+
+
+def test_one_more_holding_costs_the_same_in_a_long_chain(cost):
+    """Counted in steps of SQLite's machine; listing the holdings is the control."""
+    ledger, cost = cost
+    dataset = ledger.register(entry()).id
+
     def one_more(recipient):
         assert ledger.spelled(dataset, [recipient.upper()]) == set()
         ledger.held(dataset, recipient)
@@ -296,6 +320,42 @@ def test_one_more_holding_costs_the_same_in_a_long_chain(tmp_path, key, monkeypa
     long, listed_long = cost(lambda: one_more("y")), cost(lambda: ledger.holdings(dataset))
     assert long < 1.5 * short
     assert listed_long > 5 * listed_short
+
+
+def act(ledger, times):
+    with ledger.under("anna").records.together() as records:
+        for _ in range(times):
+            records.note("did something")
+
+
+def test_a_dataset_is_found_at_the_same_cost_however_much_owners_did(cost):
+    """Counted in the same way; listing what they did is the control."""
+    ledger, cost = cost
+    ledger.register(entry("people"))
+    act(ledger, 1)
+    short, listed_short = cost(lambda: ledger.dataset("people")), cost(ledger.acts)
+    act(ledger, 1000)
+    ledger.register(entry("others"))
+    act(ledger, 1000)
+    long, listed_long = cost(lambda: ledger.dataset("people")), cost(ledger.acts)
+    assert long < 1.5 * short
+    assert listed_long > 5 * listed_short
+
+
+def test_what_a_chain_states_cannot_be_hidden_among_what_owners_did(ledger, ledger_place):
+    """A dataset that goes with its place in the list; the rows' counts and seals are left."""
+    for name in ("people", "others", "third"):
+        ledger.register(entry(name))
+        act(ledger, 2)
+    gone = ledger.dataset("others").id
+    edit(
+        ledger_place,
+        f"DELETE FROM cornerwave_chain WHERE id = '{gone}'",
+        "UPDATE cornerwave_line SET recipient = '', alike = '', kind = 'act' "
+        "WHERE chain = 'vault' AND number = 4",
+    )
+    with pytest.raises(LedgerDamaged, match="lines that state what it is are missing"):
+        ledger.dataset("people")
 
 
 class Recording(RuleBasedStateMachine):
@@ -362,5 +422,5 @@ class TestAccessLog:
             newest = [line for line in reversed(lines) if line.who == name]
             assert ledger.records.accesses(who=name) == newest
             assert ledger.records.accesses(who=name, most=2) == newest[:2]
-            assert ledger.records.last_access(name) == at[-1]
+            assert ledger.records.last_accesses([name]) == {name: at[-1]}
         assert ledger.records.accesses(who="an") == []

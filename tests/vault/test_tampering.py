@@ -73,7 +73,7 @@ EDITS = {
     "the list of datasets deleted": f"DELETE FROM {CHAIN} WHERE id = 'vault'",
     "the list of datasets cut": f"DELETE FROM {LINE} WHERE chain = 'vault' AND number = 2",
     "everything deleted but the vault": f"DELETE FROM {CHAIN}; DELETE FROM {LINE}",
-    "a dataset added": f"INSERT INTO {CHAIN} SELECT 'c3', 'c', length, head, closed, seal "
+    "a dataset added": f"INSERT INTO {CHAIN} SELECT 'c3', 'c', length, head, closed, stated, seal "
     f"FROM {CHAIN} WHERE id = 'vault'",
     "the vault's row deleted": f"DELETE FROM {VAULT}",
     "the vault's row doubled": f"INSERT INTO {VAULT} SELECT * FROM {VAULT}",

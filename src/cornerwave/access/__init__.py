@@ -25,6 +25,8 @@ from cornerwave.access._approvals import Approvals
 from cornerwave.access._grants import (
     ANYBODY,
     ANYBODY_KNOWN,
+    APPROVED,
+    DECLINED,
     ENDED,
     EXPIRED,
     LIVE,
@@ -59,7 +61,9 @@ from cornerwave.access._permissions import Sharing
 __all__ = [
     "ANYBODY",
     "ANYBODY_KNOWN",
+    "APPROVED",
     "APPROVER",
+    "DECLINED",
     "ENDED",
     "EXPIRED",
     "FIRST",

@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from cornerwave.access._grants import APPROVED, DECLINED, LIVE, Foreseen, Grant, foreseen
+from cornerwave.access._grants import APPROVED, DECLINED, LIVE, Foreseen, Grant, Holders
 from cornerwave.access._owners import APPROVER, OWNER, check_may, signed
 from cornerwave.access._permitted import open_request, put_grant
 from cornerwave.errors import AccessDenied, LevelError, NoSuchDataset, VaultError
@@ -80,8 +80,8 @@ class Approvals:
         return [
             each
             for recipient, copies in by_recipient.items()
-            for each in foreseen(
-                [dataset for dataset, _ in copies], recipient, min(level for _, level in copies)
+            for each in Holders.of([dataset for dataset, _ in copies]).foreseen(
+                recipient, min(level for _, level in copies)
             )
         ]
 

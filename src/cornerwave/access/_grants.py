@@ -5,7 +5,7 @@ import hmac
 import json
 import re
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -42,7 +42,8 @@ class Recipient:
     def record(self) -> Record:
         """Return it as it is kept."""
         content = {"note": self.note, **self.terms.to_json(), "removed": self.removed}
-        return Record("recipient", self.name, "", self.at, content)
+        state = ENDED if self.removed else ""
+        return Record("recipient", self.name, self.name.casefold(), self.at, content, state)
 
     def state(self, at: datetime) -> str:
         """Return LIVE if they may have anything at this time, else ENDED or EXPIRED."""
@@ -83,7 +84,7 @@ class Grant:
             **self.terms.to_json(),
             "revoked": self.revoked,
         }
-        return Record("grant", self.id, self.recipient, self.at, content)
+        return Record("grant", self.id, self.recipient, self.at, content, self.dataset)
 
     def state(self, at: datetime) -> str:
         """Return LIVE if it permits something at this time, else ENDED or EXPIRED."""
@@ -196,9 +197,14 @@ def profile_text(url: str, token: str, expires: str) -> str:
 # changes something only for coalitions with its recipient in which nobody holds less noise than v.
 
 
-OPEN, APPROVED, DECLINED = "open", "approved", "declined"
+STATES = OPEN, APPROVED, DECLINED = "open", "approved", "declined"
 MOST_OPEN = 20
 """Requests of one recipient that may wait for an answer."""
+
+
+def request_about(state: str, dataset: str) -> str:
+    """Return by what requests of a state for a dataset, given by its id, are looked up."""
+    return f"{state} {dataset}"
 
 
 @dataclass(frozen=True)
@@ -234,7 +240,8 @@ class Request:
             "state": self.state,
             "answer": self.answer,
         }
-        return Record("request", self.id, self.recipient, self.at, content)
+        about = request_about(self.state, self.dataset)
+        return Record("request", self.id, self.recipient, self.at, content, about)
 
 
 @dataclass(frozen=True)
@@ -263,25 +270,46 @@ class Waiting:
     refusal: str = ""
 
 
-def foreseen(datasets: Sequence[Dataset], recipient: str, level: Level) -> Iterator[Foreseen]:
-    """Yield the recipient alone, with each holder, and all together if there are several.
+MOST_PAIRED = 30
+"""So many holders, those with the least noise, are paired with a recipient."""
 
-    Of several linked tables what is hidden is that of the worst one. Without a copy everything is.
-    """
-    least: list[dict[str, Level]] = []
-    for dataset in datasets:
-        least.append({})
-        for held in dataset.holdings:  # least noise first
-            least[-1].setdefault(held.recipient, held.spec.level)
-    others = [
-        name for name in dict.fromkeys(n for each in least for n in each) if name != recipient
-    ]
-    pairs = [(recipient, other) for other in others]
-    everybody = [(recipient, *others)] if len(others) > 1 else []
-    for members in [(recipient,), *pairs, *everybody]:
+
+@dataclass(frozen=True)
+class Holders:
+    """The least level that each holder of some datasets has of each, least noise first."""
+
+    datasets: Sequence[Dataset]
+    least: Sequence[Mapping[str, Level]]
+
+    @classmethod
+    def of(cls, datasets: Sequence[Dataset]) -> "Holders":
+        """Return what the ledger states of them; it is read once."""
+        every: list[dict[str, Level]] = []
+        for dataset in datasets:
+            every.append({})
+            for held in dataset.holdings:  # least noise first
+                every[-1].setdefault(held.recipient, held.spec.level)
+        return cls(datasets, every)
+
+    def foreseen(self, recipient: str, level: Level) -> Iterator[Foreseen]:
+        """Yield the recipient alone, with each holder, and all together if there are several.
+
+        Of very many holders, those with the least noise. Of several linked tables what is hidden is
+        that of the worst one. Without a copy everything is.
+        """
+        names = dict.fromkeys(n for each in self.least for n in each if n != recipient)
+        pairs = [(recipient, other) for other in [*names][:MOST_PAIRED]]
+        for members in [(recipient,), *pairs]:
+            yield self._foreseen(members, members, level)
+        if len(names) > 1:
+            # who has the least noise of any dataset leaves what all together leave
+            best = [next(iter(each)) for each in self.least if each]
+            yield self._foreseen((recipient, *names), (recipient, *best), level)
+
+    def _foreseen(self, members: tuple[str, ...], best: tuple[str, ...], level: Level) -> Foreseen:
         before, after = [], []
-        for dataset, levels in zip(datasets, least, strict=True):
-            known = [levels[name] for name in members if name in levels]
+        for dataset, levels in zip(self.datasets, self.least, strict=True):
+            known = [levels[name] for name in best if name in levels]
             before.append(dataset.privacy_of(min(known)) if known else 1.0)
             after.append(dataset.privacy_of(min([*known, level])))
-        yield Foreseen(members, min(before), min(after))
+        return Foreseen(members, min(before), min(after))

@@ -206,7 +206,7 @@ def _check_left(known: dict[str, Person], then: dict[str, Person]) -> None:
 
 def _check_free(records: Records, known: dict[str, Person], name: str) -> None:
     """Raise VaultError if a name is taken, or easily confused with another one."""
-    taken = [*known, *(each.id for each in records.find("recipient"))]
+    taken = [*known, *(each.id for each in records.find("recipient", of=name.casefold()))]
     taken += [each.id for each in records.find(PERSON)]
     alike = [each for each in taken if each.casefold() == name.casefold()]
     if name.casefold() in RESERVED and name != FIRST:

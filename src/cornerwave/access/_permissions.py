@@ -20,14 +20,16 @@ from cornerwave.access._grants import (
     OPEN,
     RESERVED,
     SECRET_BYTES,
+    STATES,
     Foreseen,
     Grant,
+    Holders,
     Recipient,
     Request,
     Token,
     Waiting,
-    foreseen,
     mac_of,
+    request_about,
     token_parts,
     token_text,
 )
@@ -36,6 +38,7 @@ from cornerwave.access._permitted import (
     check_recipient,
     end,
     end_grants,
+    is_recipient,
     new_id,
     open_request,
     put_grant,
@@ -53,6 +56,7 @@ from cornerwave.errors import (
 )
 from cornerwave.ledger import (
     Access,
+    Page,
     Record,
     Records,
     Terms,
@@ -116,8 +120,7 @@ class Sharing:
         with self._doing(f"added the recipient {name}{_noted(terms)}") as records:
             if any(each.id.casefold() == name.casefold() for each in records.find(PERSON)):
                 raise VaultError(f"{name!r} is the name of an owner; choose another one")
-            known = {each.id.casefold(): each for each in records.find("recipient")}
-            if there := known.get(name.casefold()):
+            for there in records.find("recipient", of=name.casefold()):
                 if there.id == name and not there.content["removed"]:
                     raise VaultError(f"recipient {name!r} exists already")
                 if there.id != name:
@@ -147,6 +150,17 @@ class Sharing:
         """Return the names of all recipients."""
         return recipients(self._records)
 
+    def recipient_page(self, number: int = 1, *, part: str = "") -> Page[Recipient]:
+        """Return a page of the recipients by name; `part` is a part of their names, in any case."""
+        found = self._records.page(
+            "recipient", about=[""], part=part.casefold(), by_name=True, number=number
+        )
+        return found.of(Recipient.of)
+
+    def is_recipient(self, name: str) -> bool:
+        """Whether there is a recipient of this name, who was not removed."""
+        return is_recipient(self._records, name)
+
     def check_known(self, name: str) -> None:
         """Raise NoSuchRecipient unless this is or was a recipient, or means anybody."""
         if name not in (ANYBODY, ANYBODY_KNOWN) and not self._records.find("recipient", id=name):
@@ -158,7 +172,7 @@ class Sharing:
         with self._doing(f"removed the recipient {name}") as records:
             check_recipient(records, name)
             [kept] = records.find("recipient", id=name)
-            records.put(replace(kept, content={**kept.content, "removed": at}))
+            records.put(replace(Recipient.of(kept), removed=at).record())
             for kind in ("grant", "token"):
                 for each in records.find(kind, of=name):
                     if each.content["revoked"] is None:  # else it keeps the time when it ended
@@ -277,10 +291,20 @@ class Sharing:
             if not any(ended):
                 raise NoSuchRecipient(f"{recipient!r} may fetch nothing of {dataset!r}")
 
-    def grants(self, *, dataset: str | None = None, recipient: str | None = None) -> list[Grant]:
+    def grants(
+        self, *, dataset: str | None = None, recipient: str | Sequence[str] | None = None
+    ) -> list[Grant]:
         """Return grants, ended ones too, the oldest first; `dataset` is an id."""
-        every = map(Grant.of, self._records.find("grant", of=recipient))
-        return [each for each in every if dataset in (None, each.dataset)]
+        about = None if dataset is None else [dataset]
+        return list(map(Grant.of, self._records.find("grant", of=recipient, about=about)))
+
+    def grant_page(
+        self, number: int = 1, *, dataset: str | None = None, recipient: str | None = None
+    ) -> Page[Grant]:
+        """Return a page of these grants, the newest first."""
+        about = None if dataset is None else [dataset]
+        found = self._records.page("grant", of=recipient, about=about, number=number)
+        return found.of(Grant.of)
 
     def permitted(self, recipient: str | None) -> dict[str, Grant]:
         """Return what someone may fetch of each dataset, by its id: the least noisy level.
@@ -340,8 +364,8 @@ class Sharing:
             records.put(Record("token", id, recipient, written(at), content))
         return token_text(id, secret)
 
-    def tokens(self, recipient: str) -> list[Token]:
-        """Return a recipient's tokens, the oldest first."""
+    def tokens(self, recipient: str | Sequence[str]) -> list[Token]:
+        """Return the tokens of a recipient, or of several, the oldest first."""
         return [Token.of(each) for each in self._records.find("token", of=recipient)]
 
     def end_token(self, recipient: str, token: str) -> None:
@@ -352,9 +376,11 @@ class Sharing:
                 raise VaultError(f"{recipient!r} has no such token")
             end(records, known[0], written(self.clock()))
 
-    def last_used(self, token: Token) -> str | None:
-        """Return when a token was used last."""
-        return self._records.last_access(token.holder)
+    def last_used(self, tokens: Iterable[Token]) -> dict[str, str]:
+        """Return when tokens, by their ids, were used last, those that were used."""
+        holders = {each.holder: each.id for each in tokens}
+        used = self._records.last_accesses(holders)
+        return {holders[holder]: at for holder, at in used.items()}
 
     def bearer(self, text: str) -> Token:
         """Return the live token that a text is. Raises AccessDenied, without a reason."""
@@ -400,12 +426,30 @@ class Sharing:
         state: str | None = None,
     ) -> list[Request]:
         """Return requests, the oldest first; `dataset` is an id."""
-        every = map(Request.of, self._records.find("request", of=recipient))
-        return [
-            each
-            for each in every
-            if dataset in (None, each.dataset) and state in (None, each.state)
-        ]
+        if dataset is None:
+            every = map(Request.of, self._records.find("request", of=recipient))
+            return [each for each in every if state in (None, each.state)]
+        about = _request_abouts([dataset], state)
+        return list(map(Request.of, self._records.find("request", of=recipient, about=about)))
+
+    def open_requests(self) -> dict[str, int]:
+        """Return how many requests wait for an answer, by the id of their dataset."""
+        found = self._records.tally("request").items()
+        parts = [(*about.partition(" ")[::2], count) for about, count in found]
+        return {dataset: count for state, dataset, count in parts if state == OPEN}
+
+    def request_page(
+        self,
+        number: int = 1,
+        *,
+        datasets: Collection[str] | None = None,
+        recipient: str | None = None,
+        state: str | Sequence[str] | None = None,
+    ) -> Page[Request]:
+        """Return a page of these requests, the newest first; `datasets` are ids."""
+        about = None if datasets is None else _request_abouts(datasets, state)
+        found = self._records.page("request", of=recipient, about=about, number=number)
+        return found.of(Request.of)
 
     def answer(
         self,
@@ -438,7 +482,7 @@ class Sharing:
         return done
 
     def _approval(self, asked: Request, privacy: float | None, terms: Terms) -> list[Grant]:
-        level = self._level_asked(asked, privacy)
+        level = _level_asked(asked, self.requested(asked), privacy)
         made = []
         for each in self.requested(asked):
             grant = self._new_grant(each, asked.recipient, level, terms)
@@ -448,11 +492,6 @@ class Sharing:
                     grant = replace(grant, spec=spec, terms=grant.terms.beside(old.terms))
             made.append(grant)
         return made
-
-    def _level_asked(self, asked: Request, privacy: float | None) -> Level:
-        """Return the least level at which all that is asked for has the privacy."""
-        share = Privacy(asked.privacy if privacy is None else privacy)
-        return max(each.level_of(share) for each in self.requested(asked))
 
     def open_request(self, request: str) -> Request:
         """Return a request that waits for an answer, given by its id. Raises VaultError."""
@@ -479,8 +518,11 @@ class Sharing:
         First the recipient alone, then with each holder, then all together. Raises LevelError for
         a privacy that no copy reaches.
         """
-        level = self._level_asked(request, privacy)
-        return list(foreseen(self.requested(request), request.recipient, level))
+        return self._foreseen(request, Holders.of(self.requested(request)), privacy)
+
+    def _foreseen(self, asked: Request, holders: Holders, privacy: float | None) -> list[Foreseen]:
+        level = _level_asked(asked, holders.datasets, privacy)
+        return list(holders.foreseen(asked.recipient, level))
 
     def waiting(
         self,
@@ -495,15 +537,29 @@ class Sharing:
         """
         every = self.requests(state=None if answered else OPEN)
         wanted = [each for each in every if datasets is None or each.dataset in datasets]
-        return [self._waiting(each, privacy) for each in wanted]
+        return self._all_waiting(wanted, privacy)
 
-    def _waiting(self, asked: Request, privacy: float | None) -> Waiting:
-        if asked.state != OPEN:
-            return Waiting(asked)
-        try:
-            return Waiting(asked, tuple(self.foreseen(asked, privacy=privacy)))
-        except (LevelError, NoSuchDataset) as error:
-            return Waiting(asked, refusal=str(error))
+    def waiting_page(self, number: int = 1, *, datasets: Collection[str]) -> Page[Waiting]:
+        """Return a page of open requests with what approving them would change, newest first."""
+        found = self.request_page(number, datasets=datasets, state=OPEN)
+        return Page(self._all_waiting(found.items, None), found.number, found.total)
+
+    def _all_waiting(self, every: Sequence[Request], privacy: float | None) -> list[Waiting]:
+        """Return requests with what approving each would change; each dataset is read once."""
+        holders: dict[str, Holders] = {}
+
+        def waiting(asked: Request) -> Waiting:
+            if asked.state != OPEN:
+                return Waiting(asked)
+            try:
+                if asked.dataset not in holders:
+                    holders[asked.dataset] = Holders.of(self.requested(asked))
+                coalitions = self._foreseen(asked, holders[asked.dataset], privacy)
+                return Waiting(asked, tuple(coalitions))
+            except (LevelError, NoSuchDataset) as error:
+                return Waiting(asked, refusal=str(error))
+
+        return [waiting(each) for each in every]
 
     # --- the rest -------------------------------------------------------------------------
 
@@ -520,10 +576,22 @@ class Sharing:
         return sorted(lines, key=lambda line: line.at, reverse=True)[:most]
 
 
+def _level_asked(asked: Request, datasets: Iterable[Dataset], privacy: float | None) -> Level:
+    """Return the least level at which all that is asked for has the privacy."""
+    share = Privacy(asked.privacy if privacy is None else privacy)
+    return max(each.level_of(share) for each in datasets)
+
+
 def _terms(name: str, made: Grant, datasets: Iterable[Dataset]) -> str:
     """Return what a grant permits of some datasets, in words."""
     hides = min(each.privacy_of(made.spec.level) for each in datasets)
     return f"{name} to {made.recipient} at privacy {hides:g}{_noted(made.terms)}"
+
+
+def _request_abouts(datasets: Iterable[str], state: str | Sequence[str] | None) -> list[str]:
+    """Return by what requests for some datasets, of some states or of any, are looked up."""
+    states = STATES if state is None else [state] if isinstance(state, str) else state
+    return [request_about(each, dataset) for dataset in datasets for each in states]
 
 
 def _noted(terms: Terms) -> str:

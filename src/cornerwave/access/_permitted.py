@@ -4,6 +4,7 @@ import secrets
 from dataclasses import replace
 
 from cornerwave.access._grants import ANYBODY, ANYBODY_KNOWN, OPEN, Grant, Request
+from cornerwave.columns import listed
 from cornerwave.errors import NoSuchRecipient, VaultError, nearest
 from cornerwave.ledger import Record, Records
 
@@ -33,15 +34,20 @@ def end_grants(records: Records, dataset: str, recipient: str, at: str) -> bool:
 
 
 def recipients(records: Records) -> list[str]:
-    """Return the names of all recipients."""
-    return [each.id for each in records.find("recipient") if not each.content["removed"]]
+    """Return the names of all recipients, the oldest first."""
+    return [each.id for each in records.find("recipient", about=[""])]
+
+
+def is_recipient(records: Records, name: str) -> bool:
+    """Whether there is a recipient of this name, who was not removed."""
+    return any(not each.content["removed"] for each in records.find("recipient", id=name))
 
 
 def check_recipient(records: Records, name: str) -> None:
     """Raise NoSuchRecipient unless there is a recipient of this name."""
-    known = recipients(records)
-    if name not in known:
-        have = f"there are {', '.join(known)}" if known else "add one first"
+    if not is_recipient(records, name):
+        known = recipients(records)
+        have = f"there are {listed(known, str)}" if known else "add one first"
         raise NoSuchRecipient(
             f"there is no recipient {name!r}; {have}{nearest(name, known)}",
             use=() if known else ("recipient",),

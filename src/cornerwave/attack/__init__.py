@@ -8,6 +8,8 @@
                           a column), learned (from leaked rows), JointPosterior (from rows of
                           others, all columns), measure_joint, attack_rows (what it leaves),
                           spectral, pca, bayes (filters for noise of the wrong shape)
+    rows that are known   RowsAtRisk, measure_linkage (how often they are found, predicted from
+                          sampled rows), ShownRows, find_rows (found in a copy)
     score                 error, column_errors, gain: each a Measured with its interval
 
 The adversary knows everything except the key and X: nothing here imports a key, a
@@ -23,6 +25,7 @@ from cornerwave.attack._estimators import (
     posterior_mean,
     spectral,
 )
+from cornerwave.attack._found_rows import ShownRows, find_rows
 from cornerwave.attack._joint_posterior import (
     LEAST_KNOWN,
     KnownCells,
@@ -30,6 +33,7 @@ from cornerwave.attack._joint_posterior import (
     attack_rows,
     measure_joint,
 )
+from cornerwave.attack._linkage import measure_linkage
 from cornerwave.attack._llse import (
     NEGLIGIBLE,
     PAPER_SAMPLES,
@@ -44,6 +48,7 @@ from cornerwave.attack._llse import (
     sample_size,
     whitening,
 )
+from cornerwave.attack._rows_at_risk import RowsAtRisk
 
 __all__ = [
     "LEAST_KNOWN",
@@ -54,15 +59,19 @@ __all__ = [
     "KnownRows",
     "Llse",
     "Measured",
+    "RowsAtRisk",
+    "ShownRows",
     "attack_rows",
     "bayes",
     "column_errors",
     "combination",
     "error",
+    "find_rows",
     "gain",
     "learned",
     "left_by_posterior",
     "measure_joint",
+    "measure_linkage",
     "pca",
     "posterior_mean",
     "sample_rows",

@@ -5,6 +5,7 @@
     Aligned, audit_aligned    the same, of rows that an engine reads          (_alignment)
     attack_copies, attack_document    the adversary's view: the original, estimated from copies
                                                                                   (_recovery)
+    search_copies, Searched, searched_document    rows looked for in copies (_searched)
     audit_document     the audit as a document for a terminal, a page or programs   (_sections)
     verdict, notes, as_json    its words and fields by themselves                   (_verdict)
     count_exposed, Exposed                 records too extreme for the noise to hide (_exposed)
@@ -56,6 +57,7 @@ from cornerwave.audit._chance import ALPHA, refuse_overflow
 from cornerwave.audit._exposed import Exposed, count_exposed
 from cornerwave.audit._linked_view import PersonsBeside
 from cornerwave.audit._recovery import Recovered, attack_copies, attack_document
+from cornerwave.audit._searched import Searched, search_copies, searched_document
 from cornerwave.audit._sections import audit_document
 from cornerwave.audit._stated import with_metadata
 from cornerwave.audit._verdict import as_json, notes, verdict
@@ -74,6 +76,7 @@ __all__ = [
     "Exposed",
     "PersonsBeside",
     "Recovered",
+    "Searched",
     "as_json",
     "attack_copies",
     "attack_document",
@@ -83,6 +86,8 @@ __all__ = [
     "count_exposed",
     "notes",
     "refuse_overflow",
+    "search_copies",
+    "searched_document",
     "verdict",
     "with_metadata",
 ]

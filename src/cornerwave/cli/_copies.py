@@ -8,10 +8,12 @@ import typer
 
 from cornerwave.cli._options import (
     AgainstOption,
+    BitsOption,
     ClipOption,
     ContractOption,
     DescribeOption,
     EngineOption,
+    LinkedOption,
     MasterOption,
     PurposeOption,
     RoundOption,
@@ -21,7 +23,9 @@ from cornerwave.cli._options import (
     bounds_of,
     cluster,
     descriptions_of,
+    named,
     named_sources,
+    noise_at_most,
     open_vault,
     read_by,
 )
@@ -54,6 +58,8 @@ def release(
             metavar="V", help="Noise instead of privacy, as a multiple of the table's covariance."
         ),
     ] = None,
+    linked: LinkedOption = None,
+    bits: BitsOption = None,
     out: Annotated[
         list[str] | None,
         typer.Option(
@@ -120,6 +126,10 @@ def release(
     opened = open_vault(vault, to_change=True)
     ending = "zip" if (is_linked := opened.has_linked(name)) else "parquet"
     on_cluster = engine == "spark"
+    if linked or bits:
+        if privacy or noise or levels:
+            raise LevelError("give one of --privacy, --noise, --linked, --bits and --levels")
+        noise = noise_at_most(named(opened, name), linked, bits)
     asked_for = _requests(name, to, privacy, noise, out, levels, ending, on_cluster=on_cluster)
     requests = [(recipient, _from(against, asked), place) for recipient, asked, place in asked_for]
     if dictionary:
@@ -420,8 +430,8 @@ def _requests(
     units, unit = (privacy, "privacy") if privacy else (noise, "noise")
     if not to or not units or (privacy and noise) or len(units) != len(to):
         raise LevelError(
-            "give each --to RECIPIENT one --privacy P, or each of them one --noise V; "
-            "to mix the two, use --levels FILE.toml"
+            "give each --to RECIPIENT one --privacy P, or each of them one --noise V, --linked "
+            "SHARE or --bits BITS; to mix privacy and noise, use --levels FILE.toml"
         )
     asked = [Privacy(value) if unit == "privacy" else Level(value) for value in units]
     places = _outputs(name, to, out, ending, on_cluster=on_cluster)

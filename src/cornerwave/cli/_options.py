@@ -25,7 +25,7 @@ from cornerwave.choices import (
     bound_of,
     toml_text,
 )
-from cornerwave.errors import ClusterError, ColumnError, CornerwaveError, SourceError
+from cornerwave.errors import ClusterError, ColumnError, CornerwaveError, LevelError, SourceError
 from cornerwave.kinds import Text, Whole
 
 if TYPE_CHECKING:
@@ -82,6 +82,24 @@ ContractOption = Annotated[
 
 UntilOption = Annotated[
     str | None, typer.Option(metavar="DATE", help="When it ends, such as 2027-01-31.")
+]
+
+LinkedOption = Annotated[
+    list[float] | None,
+    typer.Option(
+        metavar="SHARE",
+        help="Instead of a privacy: the least noise at which no more than this share of the rows "
+        "is found by somebody who knows them.",
+    ),
+]
+
+BitsOption = Annotated[
+    list[float] | None,
+    typer.Option(
+        metavar="BITS",
+        help="Instead of a privacy: the least noise at which a copy tells anybody no more bits "
+        "about a row, or about a person of typical size.",
+    ),
 ]
 
 AlignOption = Annotated[
@@ -361,3 +379,14 @@ def _in_file(choice: str) -> str:
     if choice not in DECLARED:
         return choice
     return f"{DECLARED[choice].key} = {toml_text(DECLARED[choice].value)}"
+
+
+def noise_at_most(
+    asked: "Dataset | LinkedDataset", linked: list[float] | None, bits: list[float] | None
+) -> list[float]:
+    """Return the noise of the least levels at which copies tell no more than this."""
+    if linked and bits:
+        raise LevelError("give --linked or --bits, not both")
+    levels = [asked.level_at_most(linked=share) for share in linked or ()]
+    levels += [asked.level_at_most(bits=most) for most in bits or ()]
+    return [level.noise for level in levels]

@@ -19,7 +19,7 @@ from cornerwave.cli._original import (
     tables_and_copies,
 )
 from cornerwave.cli._screen import print_table, progress, say, show, tell
-from cornerwave.errors import ColumnError, ExtraMissing, VaultError, spelled
+from cornerwave.errors import ColumnError, ExtraMissing, SourceError, VaultError, spelled
 
 if TYPE_CHECKING:
     from cornerwave.choices import ReadingSettings
@@ -131,14 +131,34 @@ def attack(
         Path | None,
         typer.Option(metavar="FILE", help="Write the estimate: .csv, .csv.gz, .parquet, .arrow."),
     ] = None,
+    link: Annotated[
+        bool,
+        typer.Option(
+            "--link",
+            help="Look for rows that somebody knows in each copy, instead; needs --truth.",
+        ),
+    ] = False,
+    known: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="With --link: a column that they know; default: all (repeatable).",
+        ),
+    ] = None,
+    as_json: JsonOption = False,
     vault: VaultOption = None,
     *,
     reading: "ReadingSettings | None" = None,
 ) -> None:
-    """Play the adversary: estimate the original from copies."""
+    """Play the adversary: estimate the original from copies, or find the rows of persons."""
     from cornerwave.audit import attack_copies as run
     from cornerwave.audit import attack_document
     from cornerwave.sources import open_source
+
+    if link or known or as_json:
+        _check_link(truth, noise, out, method, link=link)
+        _link(copies, str(truth), key, known or [], vault, reading, as_json=as_json)
+        return
 
     with progress("Attacking") as advance, ExitStack() as closing:
         original, done = None, list[str]()
@@ -153,6 +173,41 @@ def attack(
     show(attack_document(recovered, method), as_json=False)
     if out is not None:
         say(f"Wrote {out}: estimates of {', '.join(map(spelled, recovered.columns))}")
+
+
+def _check_link(
+    truth: str | None, noise: list[float] | None, out: Path | None, method: Method, *, link: bool
+) -> None:
+    """Raise SourceError or ColumnError for options that do not go with --link."""
+    if not link:
+        raise ColumnError("--known and --json are for looking for rows; add --link")
+    if truth is None:
+        raise SourceError("--link looks for rows of the original; give it with --truth")
+    if noise or out is not None or method is not Method.llse:
+        raise SourceError("--link estimates nothing: leave out --noise, --out and --method")
+
+
+def _link(
+    copies: list[Path],
+    truth: str,
+    key: str | None,
+    known: list[str],
+    vault: Path | None,
+    reading: "ReadingSettings | None",
+    *,
+    as_json: bool,
+) -> None:
+    """Look for rows of the original in each copy."""
+    from cornerwave.audit import search_copies, searched_document
+    from cornerwave.sources import open_source
+
+    with progress("Looking for rows") as advance, ExitStack() as closing:
+        original = open_source(truth, reading=as_read(reading, copies))
+        original, done = as_copied(original, copies, key, vault, closing)
+        found = search_copies(original, copies, key=key, known=known, progress=advance)
+    for line in done:
+        say(line)
+    show(searched_document(found), as_json=as_json)
 
 
 # --------------------------------------------------------------------------------------------------

@@ -308,15 +308,30 @@ def coalition(
     vault: VaultOption = None,
 ) -> None:
     """Show what recipients can recover together."""
-    from cornerwave.privacy import coalition_document
-
     documents = {
-        each.name: coalition_document(each.name, each.coalition(recipients))
-        for each in tables_of(open_vault(vault), name)
+        each.name: _coalition_of(each, recipients) for each in tables_of(open_vault(vault), name)
     }
     joint = " + ".join(recipients)
     verdict = f"What {joint} recover of each table, all tables of a person together."
     show(documents.get(name) or of_tables(f"{name}: {joint}", verdict, documents), as_json=as_json)
+
+
+def _coalition_of(dataset: "Dataset", recipients: list[str]) -> Document:
+    """Return what recipients can recover of a table, and what its rows tell them."""
+    from cornerwave.privacy import coalition_document
+    from cornerwave.risks import risks_data, risks_section
+
+    together = dataset.coalition(recipients)
+    document = coalition_document(dataset.name, together)
+    # all figures are those of the best member: from the least noisy copy the others follow
+    best, level = min(together.members, key=lambda member: member[1])
+    risks = dataset.risks_at(level)
+    section = risks_section("best copy", {best: (dataset.privacy_of(level), risks)})
+    return replace(
+        document,
+        sections=(*document.sections, section),
+        data={**document.data, "risks": risks_data(risks)},
+    )
 
 
 def report(

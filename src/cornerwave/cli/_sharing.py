@@ -26,7 +26,7 @@ from cornerwave.cli._options import (
 from cornerwave.cli._roles import under_a_name
 from cornerwave.cli._screen import print_json, print_table, say, tell
 from cornerwave.document import one_line
-from cornerwave.errors import ExtraMissing, OutputError, VaultError
+from cornerwave.errors import ExtraMissing, LevelError, OutputError, VaultError
 from cornerwave.kinds import JsonObject
 
 if TYPE_CHECKING:
@@ -128,15 +128,17 @@ def show(name: OneRecipient, as_json: JsonOption = False, vault: VaultOption = N
     grants = _grants(sharing, name)
     known = None if name in (ANYBODY, ANYBODY_KNOWN) else sharing.recipient(name)
     terms = {} if known is None else known.terms.to_json()
+    made = sharing.tokens(name)
+    used = sharing.last_used(made)
     tokens = [
         {
             "id": each.id,
             "state": each.state(sharing.clock()),
             "since": each.at,
             "expires": each.expires,
-            "last_used": sharing.last_used(each),
+            "last_used": used.get(each.id),
         }
-        for each in sharing.tokens(name)
+        for each in made
     ]
     if as_json:
         print_json({"recipient": name, **terms, "grants": grants, "tokens": tokens})
@@ -194,6 +196,14 @@ def grant(
     noise: Annotated[
         float | None, typer.Option(metavar="V", help="Noise variance, instead of a privacy.")
     ] = None,
+    linked: Annotated[
+        float | None,
+        typer.Option(metavar="SHARE", help="The least noise that links no more rows than this."),
+    ] = None,
+    bits: Annotated[
+        float | None,
+        typer.Option(metavar="BITS", help="The least noise that tells no more bits than this."),
+    ] = None,
     purpose: PurposeOption = "",
     contract: ContractOption = "",
     until: UntilOption = None,
@@ -204,6 +214,11 @@ def grant(
 ) -> None:
     """Permit a recipient to fetch a dataset at a level."""
     sharing = open_sharing(vault)
+    if linked is not None or bits is not None:
+        if privacy is not None or noise is not None:
+            raise LevelError("give one of --privacy, --noise, --linked and --bits")
+        asked = named(sharing.vault, name)
+        noise = asked.level_at_most(linked=linked, bits=bits).noise
     if sharing.vault.has_linked(name):
         if round_ or clip:
             raise VaultError("linked tables are granted whole: leave out --round and --clip")

@@ -100,7 +100,7 @@ from cornerwave.columns._shown_values import (
     shown_parts,
     taken,
 )
-from cornerwave.columns._sums import Summed, Total, misfits, sum_step, total_of
+from cornerwave.columns._sum_of import Summed, Total, misfits, sum_step, total_of
 from cornerwave.columns._types import (
     DAY,
     DAYS,

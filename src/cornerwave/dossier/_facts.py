@@ -98,6 +98,25 @@ class ColumnRisk:
 
 
 @dataclass(frozen=True)
+class PersonRisk:
+    """What a copy says about a person, to somebody who knows all of their row, and to anybody.
+
+    `found`: how often the row is found, of all rows, between `low` and `high`, of the tenth that is
+    easiest to find (`worst`), and among ten; None where it was not measured. `bits` of a row at
+    most, for anybody; with a unit those of a person of `person_rows` rows.
+    """
+
+    found: float | None
+    low: float | None
+    high: float | None
+    worst: float | None
+    among_ten: float | None
+    bits: float
+    person_bits: float | None = None
+    person_rows: int | None = None
+
+
+@dataclass(frozen=True)
 class LevelRisk:
     """What copies at a level leave hidden, and what they cost those who compute with them."""
 
@@ -105,6 +124,7 @@ class LevelRisk:
     noise: float
     recipients: tuple[str, ...]
     columns: tuple[ColumnRisk, ...]
+    person: PersonRisk
     stand_out: int | None
     mean_error: float
     regression_error: float
@@ -124,6 +144,7 @@ class Pooling:
     hidden: float | None
     alone: float
     independent: float | None
+    person: PersonRisk
 
 
 @dataclass(frozen=True)
@@ -376,6 +397,7 @@ def _level(
         noise=figure(level.noise),
         recipients=recipients,
         columns=tuple(columns),
+        person=_person(dataset, level),
         stand_out=found.stand_out,
         mean_error=_share(seen.mean_error),
         regression_error=_share(seen.regression_error),
@@ -411,6 +433,23 @@ def _group(
         hidden=None if hidden is None else _share(hidden),
         alone=_share(found.best_privacy),
         independent=None if independent is None else _share(independent),
+        person=_person(dataset, min(level for _, level in found.members)),
+    )
+
+
+def _person(dataset: Dataset, level: Level) -> PersonRisk:
+    """Return what a copy at a level says about a person; of a coalition its least noisy one."""
+    risks = dataset.risks_at(level)
+    known = risks.linkage
+    return PersonRisk(
+        found=figure(known.linked) if known else None,
+        low=figure(known.low) if known else None,
+        high=figure(known.high) if known else None,
+        worst=figure(known.worst) if known else None,
+        among_ten=figure(known.among_ten) if known else None,
+        bits=figure(risks.bits),
+        person_bits=None if risks.person_bits is None else figure(risks.person_bits),
+        person_rows=risks.person_rows,
     )
 
 

@@ -4,9 +4,10 @@ from collections.abc import Iterator
 
 from cornerwave import document as doc
 from cornerwave.document import percent
-from cornerwave.dossier._facts import ColumnRisk, DossierFacts, Pooling
+from cornerwave.dossier._facts import ColumnRisk, DossierFacts, PersonRisk, Pooling
 from cornerwave.dossier._plain_words import named
 from cornerwave.outlook import in_units
+from cornerwave.risks import bits_in_words, share
 
 NONE = "–"
 MOST_LINES = 12
@@ -46,10 +47,17 @@ THREATS = (
     (
         "somebody who knows a person and looks for the row",
         "one copy, and facts about the person",
-        "no figure: who stands out can be found, and anybody by columns released unchanged",
+        "no limit: how often that succeeds is measured below",
     ),
     ("whoever intercepts or steals a copy", "that copy", "what is promised for its recipient"),
     ("whoever gets the key or the table", "everything", "nothing"),
+)
+FOUND = (
+    "Somebody who knows a person’s true row may look for it in a copy, by taking the row that fits "
+    "best: how often that is right, on average and for the tenth of the rows that are easiest to "
+    "find. Whoever finds it also reads what is unchanged in it. Bits at most: what anybody can "
+    "learn about a person from the noisy columns, whatever they know; one bit answers one question "
+    "with yes or no. A coalition’s figures are those of its best copy."
 )
 MEASURED = (
     "What stays hidden of each column. Computed: from what registration fixed, for the best "
@@ -64,7 +72,14 @@ def identifiability(facts: DossierFacts) -> doc.Section:
     """Return what could be found out: by whom, of which column, of which records."""
     return doc.Section(
         "3 What could be found out",
-        [*_coalitions(facts), *_threats(), *_columns(facts), _unusual(facts), *_audits(facts)],
+        [
+            *_coalitions(facts),
+            *_threats(),
+            *_found(facts),
+            *_columns(facts),
+            _unusual(facts),
+            *_audits(facts),
+        ],
     )
 
 
@@ -76,7 +91,7 @@ def _coalitions(facts: DossierFacts) -> Iterator[doc.Part]:
         label = facts.titled(table, "What stays hidden from recipients and from coalitions")
         yield doc.Picture(doc.Shares(drawn, label))
         rows = [_group(each) for each in table.groups]
-        header = ("who", "best copy alone", "together", "with ordinary noise")
+        header = ("who", "best copy alone", "together", "with ordinary noise", *_FIGURES)
         is_open = len(rows) <= MOST_LINES
         yield doc.Fold(facts.titled(table, "The figures"), [doc.DataTable(header, rows)], is_open)
 
@@ -84,6 +99,36 @@ def _coalitions(facts: DossierFacts) -> Iterator[doc.Part]:
 def _threats() -> Iterator[doc.Part]:
     table = doc.DataTable(("who", "what they have", "what is promised"), THREATS)
     yield doc.Fold("From whom, and what stands against it", [table])
+
+
+def _found(facts: DossierFacts) -> Iterator[doc.Part]:
+    """Yield how often a row that somebody knows is found in each copy."""
+    yield doc.Paragraph(FOUND)
+    for table in facts.tables:
+        if any(level.person.found is None for level in table.levels):
+            words = "how often rows are found was not measured for this table"
+            yield doc.Bullets([facts.titled(table, words)])
+            continue
+        rows: list[tuple[doc.Content, ...]] = [
+            (
+                f"privacy {level.privacy:g}",
+                named(level.recipients),
+                doc.Bar(each.found or 0.0, 1.0, "rows that are found"),
+                f"{share(each.low or 0.0)} to {share(each.high or 0.0)}",
+                share(each.worst or 0.0),
+                share(each.among_ten or 0.0),
+            )
+            for level in table.levels
+            for each in [level.person]
+        ]
+        header = ("copy", "who has it", "found", "95% interval", "easiest tenth", "among ten")
+        title = facts.titled(table, "Looking for the row of a person who is known")
+        yield doc.Fold(title, [doc.DataTable(header, rows)])
+
+
+def most_bits(person: PersonRisk) -> float:
+    """Return the bits of a person, who may be a row."""
+    return person.bits if person.person_bits is None else person.person_bits
 
 
 def _columns(facts: DossierFacts) -> Iterator[doc.Part]:
@@ -140,8 +185,12 @@ def _drawn(each: Pooling) -> doc.ShareRow:
 
 def _group(each: Pooling) -> tuple[str, ...]:
     shares = (each.alone, each.hidden, each.independent)
-    return (_called(each), *(NONE if s is None else percent(s) for s in shares))
+    found = NONE if each.person.found is None else share(each.person.found)
+    hidden = (NONE if s is None else percent(s) for s in shares)
+    return (_called(each), *hidden, found, bits_in_words(most_bits(each.person)))
 
+
+_FIGURES = ("a known row is found", "bits at most")
 
 _COLUMN_HEADER = (
     "column",

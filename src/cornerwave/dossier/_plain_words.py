@@ -21,6 +21,7 @@ from cornerwave.dossier._facts import (
 )
 from cornerwave.ledger import Terms, day_of, time_of
 from cornerwave.outlook import in_units
+from cornerwave.risks import share
 
 MOST = 6
 """So many columns, or recipients, are named in an answer."""
@@ -33,6 +34,7 @@ def answers(facts: DossierFacts) -> list[Answer]:
         "Why do they have it?": _why(facts),
         "Until when?": _until(facts),
         "What could they find out about one person?": _one_person(facts),
+        "Could somebody find the row of a person they know?": _found(facts),
         "What if they pool their copies?": _pooled(facts),
         "Could somebody be recognised because they are unusual?": _unusual(facts),
         "What was released without noise?": _without_noise(facts),
@@ -169,6 +171,24 @@ def _of_column(each: ColumnRisk) -> str:
             f"any copy: {100 * each.right_blind:.0f})"
         )
     return ""
+
+
+def _found(facts: DossierFacts) -> Iterator[str]:
+    for table, level in least_noisy(facts):
+        of = f" of {table.name}" if len(facts.tables) > 1 else ""
+        known = level.person
+        if known.found is None or known.worst is None:
+            yield f"How often that succeeds{of} was not measured."
+            continue
+        yield (
+            f"Somebody who knows all that the table has of a person, and takes the row that "
+            f"fits best in the copy{of} with the least noise, is right in {share(known.found)} of "
+            f"cases, and in {share(known.worst)} for the tenth of people who are easiest to find."
+        )
+    yield (
+        "Whoever finds a row reads in it what was released unchanged; its blurred values stay "
+        "blurred."
+    )
 
 
 def _pooled(facts: DossierFacts) -> Iterator[str]:

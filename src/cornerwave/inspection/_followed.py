@@ -35,14 +35,14 @@ Codes = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class _Sampled:
+class _CodedRows:
     """Columns of the sampled rows as codes, a missing cell as one more value; numbers too."""
 
     codes: Mapping[str, Codes]
     numbers: Mapping[str, Floats]
 
     @classmethod
-    def of(cls, columns: Sequence[ColumnReport], rows: pa.Table) -> "_Sampled":
+    def of(cls, columns: Sequence[ColumnReport], rows: pa.Table) -> "_CodedRows":
         codes, numbers = {}, {}
         for each in columns:
             cells = rows.column(each.name).combine_chunks()
@@ -74,7 +74,7 @@ def with_followers_drafted(
     ]
     if rows.num_rows < LEAST_ROWS:
         return tuple(columns)
-    sampled = _Sampled.of(known, rows)
+    sampled = _CodedRows.of(known, rows)
     # the finest first; of equally fine ones numbers, then as they come
     places = {name: int(codes.max(initial=0)) for name, codes in sampled.codes.items()}
     order = sorted(places, key=lambda name: (-places[name], name not in sampled.numbers))
@@ -93,7 +93,7 @@ def with_followers_drafted(
     )
 
 
-def _following(report: ColumnReport, source: str, sampled: _Sampled) -> ColumnReport:
+def _following(report: ColumnReport, source: str, sampled: _CodedRows) -> ColumnReport:
     each = "an interval" if source in sampled.numbers else "a value, or some,"
     why = f"each of its values has {each} of {source} in all rows looked at"
     return replace(report, do="derive", follows=(source, why), present_if=None, from_zero=False)
@@ -108,7 +108,7 @@ def _coded(cells: pa.Array) -> Codes:
     return np.asarray(np.unique(codes, return_inverse=True)[1])
 
 
-def _decided_by_number(sampled: _Sampled, source: str, others: Sequence[str]) -> list[str]:
+def _decided_by_number(sampled: _CodedRows, source: str, others: Sequence[str]) -> list[str]:
     """Return the columns each of whose values has an interval of a number."""
     x = sampled.numbers[source]
     present = np.flatnonzero(~np.isnan(x))
@@ -126,7 +126,7 @@ def _decided_by_number(sampled: _Sampled, source: str, others: Sequence[str]) ->
     return found
 
 
-def _decided_by_category(sampled: _Sampled, source: str, others: Sequence[str]) -> list[str]:
+def _decided_by_category(sampled: _CodedRows, source: str, others: Sequence[str]) -> list[str]:
     """Return the columns that have one value beside each value of a category."""
     codes = sampled.codes[source]
     if not len(others) or len(codes) < ROWS_OF_A_VALUE * (int(codes.max()) + 1):

@@ -1,6 +1,6 @@
 """Numbers that are the sum of others in all rows, as a payment of principal, interest and fees.
 
-What is looked for, by the sampled rows and to the step of the total (columns/_sums.py):
+What is looked for, by the sampled rows and to the step of the total (columns/_sum_of.py):
 
     t = a                   one column twice: the later one is a sum of one part
     t = a + b               all pairs
@@ -33,7 +33,7 @@ LEAST_VARIED = 5
 
 
 @dataclass(frozen=True)
-class _Numbers:
+class _Addends:
     """The numbers of sampled rows, their types, and how finely they are rounded."""
 
     values: Mapping[str, Floats]
@@ -41,7 +41,7 @@ class _Numbers:
     steps: Mapping[str, float]
 
     @classmethod
-    def of(cls, columns: Sequence[ColumnReport], rows: pa.Table) -> "_Numbers":
+    def of(cls, columns: Sequence[ColumnReport], rows: pa.Table) -> "_Addends":
         values = {}
         for each in columns:
             if each.do == "perturb" and each.name in rows.column_names:
@@ -75,7 +75,7 @@ def with_totals_drafted(
     """Return columns of which some are sums of others, by the sampled rows."""
     if rows.num_rows < LEAST_ROWS:
         return tuple(columns)
-    numbers = _Numbers.of(columns, rows)
+    numbers = _Addends.of(columns, rows)
     varied = [name for name in numbers.values if numbers.varies(name)]
     sums: dict[str, tuple[str, ...]] = {}
     for total, parts in _candidates(numbers, varied):
@@ -98,7 +98,7 @@ def _why(parts: Sequence[str]) -> str:
     return "in all rows looked at" if len(parts) > 1 else "it is that column in all rows looked at"
 
 
-def _candidates(numbers: _Numbers, varied: Sequence[str]) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _candidates(numbers: _Addends, varied: Sequence[str]) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Yield columns with what they are the sum of: first those that are there twice."""
     twice: set[str] = set()
     for one, other in combinations(varied, 2):
@@ -119,7 +119,7 @@ def _candidates(numbers: _Numbers, varied: Sequence[str]) -> Iterator[tuple[str,
                     yield plain[at], (plain[i], plain[j])
 
 
-def _in_a_row(numbers: _Numbers, plain: Sequence[str]) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _in_a_row(numbers: _Addends, plain: Sequence[str]) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Yield sums of three numbers or more that are next to each other, the longest first."""
     for many in range(min(MOST_IN_A_ROW, len(plain) - 1), 2, -1):
         for start in range(len(plain) - many + 1):

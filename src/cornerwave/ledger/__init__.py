@@ -18,10 +18,20 @@ from cornerwave.ledger._files import KeyRun, SeenKeys, remove_leftovers, work_fo
 from cornerwave.ledger._key import Key
 from cornerwave.ledger._ledger import Ledger, State, closed_message
 from cornerwave.ledger._postgresql import check_address
-from cornerwave.ledger._records import Access, Record, Records, check_name, now
+from cornerwave.ledger._records import (
+    MOST_ON_PAGE,
+    Access,
+    Page,
+    Record,
+    Records,
+    check_name,
+    now,
+    page_of,
+)
 from cornerwave.ledger._terms import MOST_WORDS, NO_TERMS, Terms, day_of, short, time_of, written
 
 __all__ = [
+    "MOST_ON_PAGE",
     "MOST_WORDS",
     "NO_TERMS",
     "Access",
@@ -33,6 +43,7 @@ __all__ = [
     "Key",
     "KeyRun",
     "Ledger",
+    "Page",
     "Record",
     "Records",
     "SeenKeys",
@@ -43,6 +54,7 @@ __all__ = [
     "closed_message",
     "day_of",
     "now",
+    "page_of",
     "remove_leftovers",
     "short",
     "time_of",

@@ -1,10 +1,11 @@
 """One append-only chain of lines, each authenticated together with all before it.
 
     mac_n = HMAC(k, chain, n, at, kind, recipient, alike, content, mac_{n-1}),    mac_0 = ''
-    seal  = HMAC(k', id, name, n, mac_n, closed)
+    seal  = HMAC(k', id, name, n, mac_n, closed, m)
 
-The seal belongs to the chain's row, which states how long the chain is, where it ends, and
-since when it takes no more holdings, if it does not.
+The seal belongs to the chain's row, which states how long the chain is, where it ends, since when
+it takes no more holdings, if it does not, and that m of its lines state what it is: those of no
+recipient. Who reads m true ones has them all, and need not read what lies between.
 Without the key nobody can edit, reorder, insert or delete lines, shorten the chain or
 rename its dataset. What remains possible is to restore an older row together with the
 older lines; a head that was noted elsewhere shows that.
@@ -71,6 +72,7 @@ class Chain:
     length: int = 0
     head: str = ""
     closed: str = ""
+    stated: int = 0
 
     @cached_property
     def _secret(self) -> bytes:
@@ -83,7 +85,7 @@ class Chain:
     @property
     def row(self) -> tuple[Any, ...]:
         """The chain's row, sealed."""
-        stated = (self.id, self.name, self.length, self.head, self.closed)
+        stated = (self.id, self.name, self.length, self.head, self.closed, self.stated)
         return (*stated, self._key.seal(_encoded("chain", *stated)))
 
     @classmethod
@@ -99,7 +101,7 @@ class Chain:
 
     def extend(self, drafts: Iterable[Draft]) -> tuple[list[Line], "Chain"]:
         """Return the lines to add, and the chain that ends with them."""
-        lines, head = [], self.head
+        lines, head, stated = [], self.head, self.stated
         for number, draft in enumerate(drafts, start=self.length + 1):
             encrypted = self._contents.encrypt(draft.content.encode(), self.id.encode())
             content = base64.b64encode(encrypted).decode()
@@ -107,7 +109,8 @@ class Chain:
             fields = (self.id, number, draft.at, draft.kind, *names, content)
             head = self._mac(fields, head)
             lines.append(Line(*fields, head))
-        return lines, replace(self, length=self.length + len(lines), head=head)
+            stated += draft.recipient is None
+        return lines, replace(self, length=self.length + len(lines), head=head, stated=stated)
 
     def check(self, lines: Sequence[Line], *, after: int = 0, before: str = "") -> None:
         """Raise LedgerDamaged unless these are all the lines after one, to the chain's end.
@@ -155,10 +158,13 @@ class Chain:
         return hmac.digest(self._secret, _encoded(*fields, before), hashlib.sha256).hex()
 
 
+# A database edited from outside may return bytes; as an object they fit no mac.
+_as_json = json.JSONEncoder(default=lambda strange: {"bytes": repr(strange)}).encode
+
+
 def _encoded(*fields: Any) -> bytes:
     # A JSON list of texts, whole numbers and nulls is injective: no two lists share an encoding.
-    # A database edited from outside may return bytes; as an object they fit no mac.
-    return json.dumps(fields, default=lambda strange: {"bytes": repr(strange)}).encode()
+    return _as_json(fields).encode()
 
 
 def _named(name: Any) -> str:

@@ -11,7 +11,7 @@ from cornerwave.columns import listed
 from cornerwave.errors import AlreadyRegistered, LedgerDamaged, NoSuchDataset, VaultError
 from cornerwave.kinds import canonical
 from cornerwave.ledger._chain import Chain, Draft, Line, attached, detach
-from cornerwave.ledger._database import CHAIN, LINE, Connection, Database, among
+from cornerwave.ledger._database import CHAIN, LINE, RECORD, Connection, Database, among
 from cornerwave.ledger._files import KeyRun
 from cornerwave.ledger._key import Key
 from cornerwave.ledger._terms import NO_TERMS, Terms
@@ -28,6 +28,8 @@ HOLDING, UNREGISTERED, RENAMED, MOVED, EDITION, ACT = (
     "act",
 )
 MARKS = "marks"
+MANY = 4
+"""Of the lines of more than a quarter of all recipients the whole chain is read, line by line."""
 NOBODY = ""
 """The recipient of lines about owners, which an index finds apart from what a dataset is."""
 # Each line, and the mac of the one before it.
@@ -36,9 +38,15 @@ _LINES = (
     f"FROM {LINE.name} line LEFT JOIN {LINE.name} previous "
     "ON previous.chain = line.chain AND previous.number = line.number - 1 WHERE line.chain = ? AND"
 )
+_WITHOUT = (
+    f"SELECT alike FROM {LINE.name} line WHERE chain = ? AND alike > '' AND NOT EXISTS "
+    f"(SELECT 1 FROM {RECORD.name} WHERE kind = ? AND \"of\" = line.alike AND about = '') "
+    "GROUP BY alike ORDER BY alike LIMIT ?"
+)
 # Updated in place, not deleted and inserted: others wait in PostgreSQL for the lock of this row.
 _RESTATE = (
-    f"UPDATE {CHAIN.name} SET name = ?, length = ?, head = ?, closed = ?, seal = ? WHERE id = ?"
+    f"UPDATE {CHAIN.name} SET name = ?, length = ?, head = ?, closed = ?, stated = ?, "
+    "seal = ? WHERE id = ?"
 )
 
 
@@ -142,9 +150,8 @@ class Chains:
         what was committed before, and a line after the end that a row states looks like damage.
         """
         names: dict[str, str] = {}
-        for line in self.lines(vault):
-            if line.kind == ACT:
-                continue
+        self.lines(vault, first=max(vault.length, 1))
+        for line in self.lines_of(vault, None):  # not what owners did, which may be very many
             stated = json.loads(vault.read(line))
             if line.kind == UNREGISTERED:
                 del names[stated["id"]]
@@ -199,14 +206,19 @@ class Chains:
     def lines_of(self, chain: Chain, recipients: Collection[str] | None) -> list[Line]:
         """Return the lines of some recipients, each checked against its predecessor's mac.
 
-        Without recipients, return the lines of none: all that are not holdings.
+        Without recipients, return the lines of none: all that state what the chain is.
         """
         lines = self.lines_alike(chain, recipients)
+        if recipients is None and len(lines) != chain.stated:
+            raise chain.damaged("lines that state what it is are missing, or were added")
         return [line for line in lines if recipients is None or line.recipient in recipients]
 
     def lines_alike(self, chain: Chain, recipients: Collection[str] | None) -> list[Line]:
         """Return the lines of some recipients, in any spelling by upper and lower case."""
         names, lines = sorted({name.casefold() for name in recipients or ()}), []
+        if len(names) > max(chain.length // MANY, 1):  # sooner read and checked in one walk
+            wanted = set(names)
+            return [line for line in self.lines(chain) if line.alike in wanted]
         most = sizes.STATEMENT_NAMES
         some = [names[i : i + most] for i in range(0, len(names), most)]
         of_some = [among({"line.alike": few}) for few in some]
@@ -218,6 +230,10 @@ class Chains:
                     raise chain.damaged("it has lines after its end")
                 lines.append(line)
         return sorted(lines, key=lambda line: line.number)
+
+    def names_without(self, chain: Chain, kind: str, *, most: int) -> list[str]:
+        """Return names in a chain, in lower case, of whom there is no record of a kind."""
+        return [name for (name,) in self.connection.run(_WITHOUT, chain.id, kind, most)]
 
     def add(self, chain: Chain) -> None:
         """Begin a chain."""
@@ -275,14 +291,18 @@ Held = tuple[str, CopySpec] | tuple[str, CopySpec, Terms]
 def holdings_in(chain: Chain, lines: Iterable[Line]) -> list[Holding]:
     """Return the holdings among a chain's lines, each on the terms that were stated last."""
     found: dict[tuple[str, str], Holding] = {}
+    read: dict[str, tuple[str, CopySpec, Terms]] = {}
     for line in lines:
         if line.kind == HOLDING and line.recipient is not None:
-            copy, terms = _copy_in(chain.read(line))
+            text = chain.read(line)
+            if text not in read:  # many hold the same copy, which is parsed once
+                copy, terms = _copy_in(text)
+                read[text] = copy, CopySpec.of_json(json.loads(copy)), terms
+            copy, spec, terms = read[text]
             key = line.recipient, copy
             if key in found:
                 found[key] = replace(found[key], terms=terms)
             else:
-                spec = CopySpec.of_json(json.loads(copy))
                 found[key] = Holding(line.recipient, spec, line.at, terms)
     return list(found.values())
 

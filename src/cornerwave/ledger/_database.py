@@ -1,7 +1,8 @@
 """The tables of a ledger, and the database that holds them.
 
     vault       one row: the format, and a check value of the key
-    chain       one row per chain: its name, length, head and whether it is closed, sealed
+    chain       one row per chain: its name, length, head, whether it is closed, and how many of its
+                lines state what it is, sealed
     line        the lines of all chains
     attachment  contents of a chain that are too large for a line, in pieces
     record      beside the chains: recipients, grants, tokens and requests, each row sealed
@@ -34,13 +35,13 @@ Row = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class LedgerTable:
-    """A table: its columns with their types, its primary key, one unique column, one index."""
+    """A table: its columns with their types, its primary key, one unique column, indexes."""
 
     name: str
     columns: dict[str, str]
     key: str = ""
     unique: str = ""
-    index: tuple[str, str] | None = None
+    indexes: tuple[tuple[str, str], ...] = ()
 
     @property
     def statements(self) -> list[str]:
@@ -50,8 +51,8 @@ class LedgerTable:
         parts += [f"UNIQUE ({self.unique})"] if self.unique else []
         # The blanks inside the parentheses are those of ledgers that are there already.
         table = f"CREATE TABLE {self.name} ( {', '.join(parts)} )"
-        name, columns = self.index or ("", "")
-        return [table, f"CREATE INDEX {name} ON {self.name} ({columns})"] if name else [table]
+        indexes = [f"CREATE INDEX {n} ON {self.name} ({columns})" for n, columns in self.indexes]
+        return [table, *indexes]
 
 
 _TEXT, _NUMBER = "TEXT NOT NULL", "BIGINT NOT NULL"
@@ -61,7 +62,15 @@ VAULT = LedgerTable(
 )
 CHAIN = LedgerTable(
     f"{PREFIX}chain",
-    {"id": _TEXT, "name": _TEXT, "length": _NUMBER, "head": _TEXT, "closed": _TEXT, "seal": _TEXT},
+    {
+        "id": _TEXT,
+        "name": _TEXT,
+        "length": _NUMBER,
+        "head": _TEXT,
+        "closed": _TEXT,
+        "stated": _NUMBER,
+        "seal": _TEXT,
+    },
     key="id",
     unique="name",
 )
@@ -79,7 +88,7 @@ LINE = LedgerTable(
     },
     key="chain, number",
     # Not WITHOUT ROWID: SQLite would then walk the whole chain rather than use this index.
-    index=(f"{PREFIX}line_recipient", "chain, alike"),
+    indexes=((f"{PREFIX}line_recipient", "chain, alike"),),
 )
 ATTACHMENT = LedgerTable(
     f"{PREFIX}attachment",
@@ -88,15 +97,27 @@ ATTACHMENT = LedgerTable(
 )
 RECORD = LedgerTable(
     f"{PREFIX}record",
-    {"kind": _TEXT, "id": _TEXT, '"of"': _TEXT, "at": _TEXT, "content": _TEXT, "seal": _TEXT},
+    {
+        "kind": _TEXT,
+        "id": _TEXT,
+        '"of"': _TEXT,
+        "at": _TEXT,
+        "content": _TEXT,
+        "about": _TEXT,
+        "seal": _TEXT,
+    },
     key="kind, id",
-    index=(f"{PREFIX}record_of", 'kind, "of"'),
+    # One for whose, one for what about: a page of a list reads its rows alone.
+    indexes=(
+        (f"{PREFIX}record_of", 'kind, "of", about'),
+        (f"{PREFIX}record_about", "kind, about, at"),
+    ),
 )
 ACCESS = LedgerTable(
     f"{PREFIX}access",
     {"id": _TEXT, "at": _TEXT, "who": _TEXT, "what": _TEXT, "outcome": _TEXT, "bytes": _NUMBER},
     key="id",
-    index=(f"{PREFIX}access_who", "who, at"),
+    indexes=((f"{PREFIX}access_who", "who, at"),),
 )
 TABLES = (VAULT, CHAIN, LINE, ATTACHMENT, RECORD, ACCESS)
 
@@ -167,7 +188,7 @@ def among(wanted: Mapping[str, Sequence[Any]]) -> list[Any]:
 
 
 WAIT_SECONDS = 120
-LEDGER_FORMAT = 6
+LEDGER_FORMAT = 7
 _MOST_READ = 10_000
 _MOST_READERS, _MOST_SPARE = 15, 5
 """Connections that peek at one time, and those of them that stay open for the next."""

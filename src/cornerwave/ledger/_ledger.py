@@ -145,6 +145,7 @@ class Ledger:
         """Return what owners did under their names, the oldest first."""
         with self._reading() as chains:
             vault = chains.vault()
+            chains.lines(vault)
             known = [vault, *chains.datasets(vault)]
             return sorted((act for c in known for act in chains.acts(c)), key=lambda act: act.at)
 
@@ -445,6 +446,16 @@ class Ledger:
             lines = chains.lines_alike(chain, recipients)
             return {line.recipient for line in lines if line.recipient is not None}
 
+    def holders_without(self, dataset: str, kind: str, *, most: int) -> list[Holding]:
+        """Return what those hold of whom there is no record of a kind: the first of them by name.
+
+        The lines that are returned are checked; whose they are not is found by an index.
+        """
+        with self._reading() as chains:
+            chain = chains.chain(dataset)
+            names = chains.names_without(chain, kind, most=most)
+            return holdings_in(chain, chains.lines_alike(chain, names)) if names else []
+
     def heads(self) -> dict[str, str]:
         """Return 'id:number:mac' of each chain's last line by dataset name, '' for the vault's.
 
@@ -452,6 +463,7 @@ class Ledger:
         """
         with self._reading() as chains:
             vault = chains.vault()
+            chains.lines(vault)
             known = [vault, *chains.datasets(vault)]
         return {chain.name: f"{chain.id}:{chain.length}:{chain.head}" for chain in known}
 

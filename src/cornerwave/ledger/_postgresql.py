@@ -163,7 +163,7 @@ class PostgreSQL(Database):
                 type_, *nullable = kind.replace("BLOB", self.binary).split(" ", 1)
                 made.add(("column", table.name, " ".join([name, type_.lower(), *nullable])))
             indexes = [f"UNIQUE {columns}" for columns in (table.key, table.unique) if columns]
-            indexes += table.index[1:] if table.index else []
+            indexes += [columns for _, columns in table.indexes]
             made |= {("index", table.name, columns.replace(", ", ",")) for columns in indexes}
         return frozenset((what, table, detail.replace('"', "")) for what, table, detail in made)
 

@@ -6,14 +6,15 @@ has the grants of that day.
 """
 
 import json
+import re
 import secrets
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import astuple, dataclass
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from cornerwave.errors import LedgerDamaged, VaultError
 from cornerwave.ledger._database import ACCESS, RECORD, Connection, Database, Row, among
@@ -22,13 +23,52 @@ from cornerwave.ledger._key import Key
 
 @dataclass(frozen=True)
 class Record:
-    """A row: its kind and id, whom it belongs to, since when, and its content."""
+    """A row: its kind and id, whom it belongs to, since when, its content, and what it is about.
+
+    `of` and `about` are what lists are looked up by.
+    """
 
     kind: str
     id: str
     of: str
     at: str
     content: Mapping[str, Any]
+    about: str = ""
+
+
+Item = TypeVar("Item")
+MOST_ON_PAGE = 100
+
+
+@dataclass(frozen=True)
+class Page(Generic[Item]):
+    """Some of many, the number of the page, counted from 1, and how many there are in all."""
+
+    items: Sequence[Item]
+    number: int
+    total: int
+
+    @property
+    def last(self) -> int:
+        """The number of the last page."""
+        return max(1, -(-self.total // MOST_ON_PAGE))
+
+    def of(self, read: Callable[[Item], "Other"]) -> "Page[Other]":
+        """Return the same page of what is read from each."""
+        return Page([read(each) for each in self.items], self.number, self.total)
+
+
+Other = TypeVar("Other")
+
+
+def page_of(items: Sequence[Item], number: int) -> Page[Item]:
+    """Return a page of what is in memory.
+
+    >>> page_of(range(250), 3).items, page_of([], 1).last
+    (range(200, 250), 1)
+    """
+    begin = (number - 1) * MOST_ON_PAGE
+    return Page(items[begin : begin + MOST_ON_PAGE], number, len(items))
 
 
 @dataclass(frozen=True)
@@ -74,7 +114,12 @@ class Records:
         return Records(self._database, self._key, connection, note=self._note)
 
     def find(
-        self, kind: str, *, id: str | None = None, of: str | Sequence[str] | None = None
+        self,
+        kind: str,
+        *,
+        id: str | None = None,
+        of: str | Sequence[str] | None = None,
+        about: Sequence[str] | None = None,
     ) -> list[Record]:
         """Return records of a kind, the oldest first; `of` is whose, one name or several.
 
@@ -83,15 +128,53 @@ class Records:
         wanted: dict[str, Sequence[str]] = {"kind": [kind]}
         wanted |= {} if id is None else {"id": [id]}
         wanted |= {} if of is None else {"of": [of] if isinstance(of, str) else of}
+        wanted |= {} if about is None else {"about": about}
         if self._open is None:
             records = self._database.peek(RECORD, self._checked, **wanted)
         else:
             records = [self._checked(row) for row in self._open.select(RECORD, *among(wanted))]
         return sorted(records, key=lambda each: (each.at, each.id))
 
+    def page(
+        self,
+        kind: str,
+        *,
+        of: str | None = None,
+        about: Sequence[str] | None = None,
+        part: str = "",
+        by_name: bool = False,
+        number: int = 1,
+    ) -> Page[Record]:
+        """Return MOST_ON_PAGE records of a kind at most, the newest first, or by whose they are.
+
+        `part` is a part of whose they are. Reads and checks the rows of the page alone.
+        Raises LedgerDamaged for a false one.
+        """
+        wanted: dict[str, Sequence[str]] = {"kind": [kind]}
+        wanted |= {} if of is None else {"of": [of]}
+        wanted |= {} if about is None else {"about": about}
+        where, *values = among(wanted)
+        if part:
+            where += " AND \"of\" LIKE ? ESCAPE '\\'"
+            values.append(f"%{re.sub(_WILD, _ESCAPED, part)}%")
+        order = '"of", id' if by_name else "at DESC, id"
+        # The rows that are skipped are counted in the index.
+        skipped = f"LIMIT {MOST_ON_PAGE} OFFSET {(max(number, 1) - 1) * MOST_ON_PAGE:d}"
+        with self._reading() as connection:
+            count = f"SELECT count(*) FROM {RECORD.name} WHERE {where}"
+            [(total,)] = connection.run(count, *values)
+            rows = connection.select(RECORD, f"{where} ORDER BY {order} {skipped}", *values)
+        return Page([self._checked(row) for row in rows], max(number, 1), total)
+
+    def tally(self, kind: str) -> dict[str, int]:
+        """Return how many records of a kind there are about what; no row is read or checked."""
+        count = f"SELECT about, count(*) FROM {RECORD.name} WHERE kind = ? GROUP BY about"
+        with self._reading() as connection:
+            return dict(connection.run(count, kind))
+
     def put(self, record: Record) -> None:
         """Write a record, in place of the one of its kind and id if there is one."""
-        row = (record.kind, record.id, record.of, record.at, _json(record.content))
+        row = (record.kind, record.id, record.of, record.at, _json(record.content), record.about)
         with self._writing() as connection:
             connection.delete(RECORD, "kind = ? AND id = ?", record.kind, record.id)
             connection.insert(RECORD, [(*row, self._key.seal(_sealed(row)))])
@@ -134,10 +217,12 @@ class Records:
             rows = connection.run(statement)
         return [name for (name,) in rows]
 
-    def last_access(self, who: str) -> str | None:
-        """Return when someone was here last."""
-        last = self.accesses(who=who, most=1)
-        return last[0].at if last else None
+    def last_accesses(self, names: Collection[str]) -> dict[str, str]:
+        """Return when each of some was here last, who was here at all."""
+        where, *values = among({"who": sorted(set(names))})
+        statement = f"SELECT who, max(at) FROM {ACCESS.name} WHERE {where} GROUP BY who"
+        with self._reading() as connection:
+            return dict(connection.run(statement, *values))
 
     def _reading(self) -> AbstractContextManager[Connection]:
         return nullcontext(self._open) if self._open else self._database.reading()
@@ -157,8 +242,12 @@ class Records:
             raise LedgerDamaged(
                 f"a {stated[0]} in the ledger was changed from outside; restore the latest backup"
             )
-        kind, id, of, at, content = stated
-        return Record(kind, id, of, at, json.loads(content))
+        kind, id, of, at, content, about = stated
+        return Record(kind, id, of, at, json.loads(content), about)
+
+
+_WILD, _ESCAPED = re.compile(r"[%_\\]"), r"\\\g<0>"
+"""What stands for other letters in a pattern, and how it stands for itself."""
 
 
 def _sealed(row: Sequence[Any]) -> bytes:

@@ -97,8 +97,7 @@ class Profile:
 
     def datasets(self) -> list[Offer]:
         """Return what the recipient may fetch. Raises SourceError."""
-        with self._get("/v1/datasets", {}, SECONDS) as answer, _understood():
-            return [Offer.of(each) for each in json.load(answer)]
+        return [Offer.of(each) for each in self._all("/v1/datasets")]
 
     def ask(self, dataset: str, *, privacy: float, reason: str = "") -> LevelRequest:
         """Ask the owner for another level of a dataset. Raises NoSuchDataset, SourceError."""
@@ -108,9 +107,21 @@ class Profile:
             return LevelRequest.of(json.load(answer))
 
     def asked(self) -> list[LevelRequest]:
-        """Return what the recipient has asked for, and the answers. Raises SourceError."""
-        with self._get("/v1/requests", {}, SECONDS) as answer, _understood():
-            return [LevelRequest.of(each) for each in json.load(answer)]
+        """Return what the recipient has asked for, the oldest first, and the answers.
+
+        Raises SourceError.
+        """
+        return [LevelRequest.of(each) for each in self._all("/v1/requests")][::-1]
+
+    def _all(self, path: str) -> list[Any]:
+        """Return a list of the service, page by page."""
+        every, page, has_more = list[Any](), 1, True
+        while has_more:
+            with self._get(f"{path}?page={page}", {}, SECONDS) as answer, _understood():
+                every += json.load(answer)
+                has_more = 'rel="next"' in answer.headers.get("Link", "")
+            page += 1
+        return every
 
     def _get(
         self, path: str, headers: dict[str, str], seconds: float, body: bytes | None = None

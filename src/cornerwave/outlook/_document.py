@@ -9,6 +9,7 @@ from cornerwave.outlook._advice import Advice
 from cornerwave.outlook._outlook import Outlook
 from cornerwave.outlook._uses import LIMITS, USES, Recommendation
 from cornerwave.privacy import OF_HISTORY
+from cornerwave.risks import risks_section
 
 if TYPE_CHECKING:
     from cornerwave.editions import Edition
@@ -83,6 +84,7 @@ def levels_document(
         sections=(
             *([recommendations_section(recommended)] if recommended else ()),
             *([found_out_section(shown)] if known else ()),
+            *_risks_section(known),
             *editions_section(editions, *_of_changing(known, changing)),
             *consider_section(advice),
             *([_hidden_section(shown), *_joint_section(shown), _cost_section(known)] * bool(known)),
@@ -191,6 +193,15 @@ def found_out_section(shown: Sequence[Outlook]) -> doc.Section:
         "What a recipient can find out",
         [doc.Paragraph(FOUND_OUT + STAND_OUT * counted), doc.Legend(marks), picture, table],
     )
+
+
+def _risks_section(known: Sequence[Outlook]) -> list[doc.Section]:
+    by_level = {
+        f"{each.privacy:g}": (min(each.hidden.values(), default=each.privacy), each.risks)
+        for each in known
+        if each.risks is not None
+    }
+    return [risks_section("privacy", by_level)] if by_level else []
 
 
 def editions_section(editions: Sequence["Edition"], *parts: doc.Part) -> list[doc.Section]:

@@ -19,8 +19,10 @@ from cornerwave.columns import Scale, chain, to_distances
 from cornerwave.document import seconds_of, span_of
 from cornerwave.levels import LINEAR, Level, Privacy, worth
 from cornerwave.privacy import CategoryDistribution, guess
+from cornerwave.risks import Risks
 from cornerwave.sources import Source
 from cornerwave.spine.frozen import Frozen
+from cornerwave.spine.telling import risks_at
 
 if TYPE_CHECKING:
     from cornerwave.audit import Exposed
@@ -40,7 +42,7 @@ class Outlook:
     `stand_out` is how many records the noise does not hide, None if they were not counted;
     `bayes` is the share of each column that an adversary who knows how rows are distributed left,
     from all columns of a copy together, as measured at registration: others may recover more.
-    It is empty if it was not measured.
+    It is empty if it was not measured. `risks` is what a copy tells about a person.
     """
 
     privacy: float
@@ -52,6 +54,7 @@ class Outlook:
     units: Mapping[str, str | None]
     stand_out: int | None = None
     bayes: Mapping[str, float] = field(default_factory=dict)
+    risks: Risks | None = None
 
     def in_words(self, column: str) -> str:
         """Return what stays hidden of a column in words that its owner uses."""
@@ -143,6 +146,7 @@ def _outlook(
         units={name: frozen.schema.column(name).unit for name in names},
         stand_out=None if seen is None else int(seen.rows[place]),
         bayes=frozen.left_by_joint(level),
+        risks=risks_at(frozen, level),
     )
 
 

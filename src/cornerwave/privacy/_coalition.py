@@ -40,8 +40,11 @@ from cornerwave.levels import Level, retention
 
 EXACT_CELLS = 1 << 20
 """Terms of an exact sum over all cases of what is seen, at most,"""
-DRAWS = 100_000
-"""else so many cells are drawn: a share is known to 0.0016 then."""
+DRAWS, LEAST_DRAWS, DRAWN_CELLS = 100_000, 1_000, 1 << 23
+"""else so many cells are drawn, fewer of many values or levels: a share is known to 0.0016 then,
+at the worst to 0.016."""
+CERTAIN, CHECKED = 1 - 1e-6, 8
+"""Guesses that are right so often get no better; after so many levels this is looked at."""
 REPEATED = 1e-12
 """Directions with less than this share of the variance of copies only repeat others."""
 
@@ -340,19 +343,34 @@ def _chances(category: CategoryDistribution, noise: Sequence[float]) -> Floats:
 
 
 def _guess_drawn(category: CategoryDistribution, noise: Sequence[float]) -> float:
-    """Return the same from drawn cells, if there are too many cases to enumerate."""
-    rng, pi, base = np.random.default_rng(0), category.pi, category.drawn
-    truth = rng.choice(len(pi), DRAWS, p=pi)
-    copies = []
-    for level in noise:
-        kept = rng.random(DRAWS) < retention(level)
-        copies.append(np.where(kept, truth, rng.choice(len(pi), DRAWS, p=base)))
-    best_guess, best_score = np.full(DRAWS, int(pi.argmax())), np.full(DRAWS, -1.0)
-    for candidate in (best_guess.copy(), *copies):
-        score = pi[candidate]
-        for level, copy in zip(noise, copies, strict=True):
-            q = retention(level)
-            score = score * np.where(copy == candidate, 1 + q / ((1 - q) * base[candidate]), 1.0)
-        best_guess = np.where(score > best_score, candidate, best_guess)
-        best_score = np.maximum(score, best_score)
-    return float((best_guess == truth).mean())
+    """Return the same from drawn cells, if there are too many cases to enumerate.
+
+    Copies of one level count together. Each value y that a cell shows makes the truth y likelier by
+    1 + q/((1 - q) b_y).
+    """
+    pi, base, values = category.pi, category.drawn, len(category.counts)
+    levels, copies = np.unique(noise, return_counts=True)  # least noise first
+    work = values + int(np.minimum(copies, values).sum())
+    cells = int(np.clip(DRAWN_CELLS // work, LEAST_DRAWS, DRAWS))
+    rng, rows = np.random.default_rng(0), np.arange(cells)
+    truth = rng.choice(values, cells, p=pi)
+    # log of P(truth, all that was seen so far)
+    scores = np.tile(np.log(np.maximum(pi, 1e-300)), (cells, 1))
+    for place, (level, n) in enumerate(zip(levels, copies, strict=True), start=1):
+        q = retention(float(level))
+        gains = np.log1p(q / np.maximum((1 - q) * base, 1e-300))
+        if n >= values:
+            kept = rng.binomial(n, q, cells)
+            scores[rows, truth] += kept * gains[truth]
+            scores += rng.multinomial(n - kept, base) * gains
+        for _ in range(n if n < values else 0):
+            seen = np.where(rng.random(cells) < q, truth, rng.choice(values, cells, p=base))
+            scores[rows, seen] += gains[seen]
+        if (place % CHECKED == 0 or n >= values) and _chance_right(scores) > CERTAIN:
+            break  # more copies add nothing that is shown
+    return _chance_right(scores)
+
+
+def _chance_right(scores: Floats) -> float:
+    """Return how often the likeliest truth of a cell is right, by the logs of all (cells, K)."""
+    return float((1 / np.exp(scores - scores.max(axis=1)[:, None]).sum(axis=1)).mean())

@@ -203,6 +203,9 @@ MOST_PREDICTORS, MOST_INDICATORS = 5, 6
 MOST_PAIRED = 12
 """So many recipients, those with the least noise, are paired: 66 pairs."""
 
+MOST_ALONE = 30
+"""So many recipients have a line each; of more, those who hold the same share one."""
+
 Member = TypeVar("Member")
 
 
@@ -256,6 +259,8 @@ class Original:
     holdings: tuple[Holding, ...]
     editions: tuple[Edition, ...]
     coalitions: tuple[Coalition, ...]
+    alike: Mapping[str, int]
+    """Recipients whose coalitions with nobody are shown, each with how many hold the same."""
     tally: Tally
     answers: Answers
     exposed: Exposed
@@ -272,19 +277,20 @@ def copies_of(dataset: Dataset, progress: Progress = lambda rows: None) -> Copie
     The copies are made in one pass, which also checks that the table is the registered
     one, into files in the vault that vanish at the end. The ledger stays as it is.
     """
-    if not dataset.levels:
+    levels = dataset.levels
+    if not levels:
         raise NoSuchRecipient(
             f"no copy of {dataset.name!r} has been released, so there is nothing to report; "
             "release a copy first"
         )
     with dataset.work_folder() as folder:
-        places = dataset.remake(folder, progress=progress)
-        return look([Copy.open(place) for place in places], shown_of(dataset))
+        places = dataset.remake(folder, levels, progress=progress)
+        return look([Copy.open(place) for place in places], shown_of(dataset, levels))
 
 
-def shown_of(dataset: Dataset) -> ShownColumns:
+def shown_of(dataset: Dataset, levels: Sequence[Level] | None = None) -> ShownColumns:
     """Return the columns to show: constant, kept, key and unit columns would show cells."""
-    frozen = dataset.frozen
+    frozen, known = dataset.frozen, dataset.levels if levels is None else levels
     varies = dict(zip(frozen.schema.perturbed, np.diag(frozen.covariance) > 0, strict=True))
     # the time of a person's rows has noise also where copies do not show it
     numbers = tuple(n for n, does in varies.items() if does and frozen.schema.column(n).shown)
@@ -297,7 +303,7 @@ def shown_of(dataset: Dataset) -> ShownColumns:
         units={name: frozen.schema.column(name).unit for name in numbers},
         pooled=tuple(name for part in frozen.categories if part.pooled for name in part.columns),
         left_out=tuple(name for name in names if name not in (*numbers, *categories)),
-        promised={level.noise: dataset.privacy_of(level) for level in dataset.levels},
+        promised={level.noise: dataset.privacy_of(level) for level in known},
     )
 
 
@@ -393,16 +399,25 @@ def look_behind(dataset: Dataset, copies: Copies) -> Original:
     It is read once: a page asks many questions, and a table may be slow to read.
     """
     columns = [*(column for column, _ in copies.axes.values()), *copies.categories]
-    recipients = list(dict.fromkeys(held.recipient for held in dataset.holdings))
+    holdings = dataset.holdings
+    by_recipient: dict[str, list[Holding]] = {}
+    for held in holdings:
+        by_recipient.setdefault(held.recipient, []).append(held)
+    alike, past = alike_in(by_recipient), dataset.past(len(dataset.editions))
+    pooled = (
+        [held for name in group for held in by_recipient[name]]
+        for group in groups(list(by_recipient), [*alike])
+    )
     frozen = replace(dataset.frozen, rows=dataset.rows)
     perturbed = frozen.schema.perturbed
     with dataset.work_folder() as folder:
         used = dict.fromkeys([*(column.name for column in columns), *perturbed])
         source = hold(dataset.source, list(used), folder)
         return Original(
-            holdings=tuple(dataset.holdings),
+            holdings=tuple(holdings),
             editions=tuple(dataset.editions),
-            coalitions=tuple(dataset.coalition(group) for group in groups(recipients)),
+            coalitions=tuple(dataset.coalition_of(each, past) for each in pooled),
+            alike=alike,
             tally=tally(source, copies.axes, copies.categories, copies.labels),
             answers=ask(as_kept(source, columns), copies.asked),
             exposed=see(frozen, source, [each.noise for each in copies.levels]),
@@ -413,13 +428,29 @@ def look_behind(dataset: Dataset, copies: Copies) -> Original:
         )
 
 
-def groups(members: Sequence[Member]) -> Iterator[tuple[Member, ...]]:
-    """Yield each member alone, each pair and all of them.
+def alike_in(by_recipient: Mapping[str, Sequence[Holding]]) -> dict[str, int]:
+    """Return the recipients to show, each with how many hold the same copies.
+
+    Of very many, who hold the same share a line: what one can recover, any of them can.
+    """
+    if len(by_recipient) <= MOST_ALONE:
+        return dict.fromkeys(by_recipient, 1)
+    kinds: dict[frozenset[tuple[float, str]], list[str]] = {}
+    for name, held in by_recipient.items():
+        kind = frozenset((each.spec.level.noise, each.spec.rows) for each in held)
+        kinds.setdefault(kind, []).append(name)
+    return {names[0]: len(names) for names in kinds.values()}
+
+
+def groups(
+    members: Sequence[Member], alone: Sequence[Member] | None = None
+) -> Iterator[tuple[Member, ...]]:
+    """Yield each member alone, or some of them, each pair and all of them.
 
     >>> list(groups("abc"))
     [('a',), ('b',), ('c',), ('a', 'b'), ('a', 'c'), ('b', 'c'), ('a', 'b', 'c')]
     """
-    yield from ((member,) for member in members)
+    yield from ((member,) for member in (members if alone is None else alone))
     yield from combinations(members[:MOST_PAIRED], 2)
     if len(members) > 2:
         yield tuple(members)

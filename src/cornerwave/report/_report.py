@@ -3,12 +3,12 @@
 The report for others is drawn from the copies alone, which have not seen the original.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from cornerwave import document as doc
-from cornerwave.columns import chosen_in
+from cornerwave.columns import chosen_in, listed
 from cornerwave.document import GOOD, count
 from cornerwave.documents import is_page, page
 from cornerwave.errors import OutputError, discreet
@@ -27,6 +27,7 @@ from cornerwave.report._comparison import (
     most_frequent,
 )
 from cornerwave.report._distributions import all_tallies, distributions
+from cornerwave.risks import risks_section
 from cornerwave.sources import Progress
 from cornerwave.vault import Dataset, LinkedDataset
 
@@ -39,6 +40,8 @@ LINKED = (
 )
 MOST_LINES = 12
 """Longer tables open at a click."""
+MOST_HOLDINGS = 1_000
+"""So many holdings are on the page."""
 
 
 def write_report(
@@ -83,8 +86,19 @@ def report_document(
             document = external_document(dataset.name, copies)
         else:
             document = owner_document(dataset.name, copies, look_behind(dataset, copies))
+            document = _with_risks(document, dataset, copies)
     *sections, notes = document.sections
     return replace(document, sections=(*sections, *_meanings(dataset), notes))
+
+
+def _with_risks(document: doc.Document, dataset: Dataset, copies: Copies) -> doc.Document:
+    """Return the report with what copies tell about a person, after the released levels."""
+    told = {
+        copies.named(level): (copies.privacy_of(level), dataset.risks_at(level))
+        for level in copies.levels
+    }
+    first, *others = document.sections
+    return replace(document, sections=(first, risks_section("copy", told), *others))
 
 
 def _meanings(dataset: Dataset) -> list[doc.Section]:
@@ -100,7 +114,7 @@ def owner_document(name: str, copies: Copies, original: Original) -> doc.Documen
     recipients = len({held.recipient for held in original.holdings})
     holders = f"{count(recipients, 'recipient')} {'holds' if recipients == 1 else 'hold'}"
     coalitions = original.coalitions
-    names = [_members(each, recipients, "recipients") for each in coalitions]
+    names = [_members(each, recipients, "recipients", original.alike) for each in coalitions]
     return doc.Document(
         title=f"Report on {name}",
         verdict=f"{holders} copies of {name} at {count(len(copies.levels), 'level')}. Pooled, the "
@@ -164,12 +178,10 @@ def _size(copies: Copies) -> str:
 
 
 def _owner_levels(copies: Copies, original: Original) -> doc.Section:
-    words = [
-        ", ".join(
-            dict.fromkeys(held.recipient for held in original.holdings if held.spec.level == level)
-        )
-        for level in copies.levels
-    ]
+    names: dict[float, dict[str, None]] = {level.noise: {} for level in copies.levels}
+    for held in original.holdings:
+        names[held.spec.level.noise][held.recipient] = None
+    words = [listed(list(found), str) for found in names.values()]
     several = len(original.editions) > 1
     rows = [
         (
@@ -179,10 +191,17 @@ def _owner_levels(copies: Copies, original: Original) -> doc.Section:
             *[held.spec.rows] * several,
             held.since[:16].replace("T", " "),
         )
-        for held in original.holdings
+        for held in original.holdings[:MOST_HOLDINGS]
     ]
     header = ("recipient", *_level_header(), *["edition"] * several, "since (UTC)")
-    return _levels(copies, words, doc.DataTable(header, rows))
+    section = _levels(copies, words, doc.DataTable(header, rows))
+    if len(original.holdings) <= MOST_HOLDINGS:
+        return section
+    note = doc.Paragraph(
+        f"The {MOST_HOLDINGS:,} holdings with the least noise, of {len(original.holdings):,}; the "
+        "ledger lists all."
+    )
+    return replace(section, parts=(*section.parts, note))
 
 
 def _external_levels(copies: Copies) -> doc.Section:
@@ -233,8 +252,12 @@ def _levels(copies: Copies, words: Sequence[str], table: doc.DataTable) -> doc.S
     return doc.Section("Released levels", [explained, chart, table, _figures(copies)])
 
 
-def _members(each: Coalition, everybody: int, kind: str) -> str:
+def _members(
+    each: Coalition, everybody: int, kind: str, alike: Mapping[str, int] | None = None
+) -> str:
     names = list(dict.fromkeys(name for name, _ in each.members))
+    if len(names) == 1 and (n := (alike or {}).get(names[0], 1)) > 1:
+        return f"{names[0]}, or any of {n - 1:,} who {'holds' if n == 2 else 'hold'} the same"
     return f"all {everybody} {kind}" if 2 < len(names) == everybody else " + ".join(names)
 
 

@@ -15,12 +15,12 @@ import hashlib
 import json
 import os
 import threading
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import anyio.to_thread
 
@@ -30,6 +30,8 @@ from cornerwave.ledger import remove_leftovers, work_folder
 MAKERS = 2
 """Files made at a time. One keeps all cores busy, and the memory of several adds up; with two, a
 small copy need not wait for a large one."""
+LISTED_AFTER = 1 / 16
+"""After files of so much of the limit were made here, the folder is listed again."""
 Watch = Callable[[int], None]
 Make = Callable[[Path, Watch], object]
 """Makes a file; it calls `Watch` with the rows done, which raises if nobody waits any more."""
@@ -74,7 +76,8 @@ class Cache:
         self._folder, self._limit, self._work = folder, limit, folder / "work"
         self._making: dict[str, _Making] = {}
         self._used: Counter[str] = Counter()
-        self._settled = False  # whether the folder is within its limit since the last file
+        self._kept: OrderedDict[str, _Kept] | None = None  # of the folder; the least recent first
+        self._bytes, self._made_bytes = 0, 0  # of these, and of those made since they were listed
         self._makers = anyio.CapacityLimiter(MAKERS)
         self._prepare()
         remove_leftovers(self._work)
@@ -98,11 +101,13 @@ class Cache:
             try:
                 with suppress(OSError):
                     os.utime(path)
+                    self._note(path)
                 yield path
             finally:
                 os.close(in_use)
         finally:
             self._used[name] -= 1
+            self._used = +self._used  # without those that nobody uses
             self._forget()
 
     async def _make_once(self, path: Path, make: Make) -> None:
@@ -118,7 +123,6 @@ class Cache:
     def _ended(self, name: str, task: "asyncio.Task[None]") -> None:
         if name in self._making and self._making[name].task is task:
             del self._making[name]
-        self._settled = False
         if not task.cancelled():
             task.exception()  # if nobody waits any more, nobody else asks for it
 
@@ -135,17 +139,39 @@ class Cache:
 
         await anyio.to_thread.run_sync(work, limiter=self._makers)
 
-    def _forget(self) -> None:
-        """Remove what was not used for the longest time, down to the limit."""
-        if self._settled:
+    def _note(self, path: Path) -> None:
+        """Remember a file as the most recently used one. Raises OSError if it is gone."""
+        if self._kept is None:
             return
-        kept = sorted(_files(self._folder))
-        total = sum(size for _, size, _ in kept)
-        self._used = +self._used  # without those that nobody uses
-        for _, size, path in kept:
-            if total > self._limit and not self._used[path.name] and _remove(path):
-                total -= size
-        self._settled = total <= self._limit
+        there = path.stat()
+        if (known := self._kept.pop(path.name, None)) is None:
+            self._made_bytes += there.st_size
+        self._bytes += there.st_size - (known.size if known else 0)
+        self._kept[path.name] = _Kept(there.st_mtime, there.st_size)
+
+    def _forget(self) -> None:
+        """Remove what was not used for the longest time, down to the limit.
+
+        The folder is listed once, and again after many new bytes: other processes make files too.
+        """
+        if self._kept is None or self._made_bytes > self._limit * LISTED_AFTER:
+            self._kept = OrderedDict(sorted(_files(self._folder), key=lambda each: each[1].used))
+            self._bytes, self._made_bytes = sum(each.size for each in self._kept.values()), 0
+        for name in [*self._kept] if self._bytes > self._limit else ():
+            if self._bytes <= self._limit:
+                return
+            if self._used[name]:
+                continue
+            path, known = self._folder / name, self._kept[name]
+            try:
+                is_recent = path.stat().st_mtime > known.used
+            except OSError:  # its owner, or another process, has removed it
+                is_recent = False
+            if is_recent:  # another process uses it
+                self._note(path)
+            elif _remove(path):
+                del self._kept[name]
+                self._bytes -= known.size
 
 
 def name_of(*made_of: Any) -> str:
@@ -200,13 +226,21 @@ def _remove(path: Path) -> bool:
     return not path.exists()
 
 
-def _files(folder: Path) -> Iterator[tuple[float, int, Path]]:
-    """Yield when each file was used last, and its size; nothing if the folder was deleted."""
+class _Kept(NamedTuple):
+    """When a file was used last, and its size."""
+
+    used: float
+    size: int
+
+
+def _files(folder: Path) -> Iterator[tuple[str, _Kept]]:
+    """Yield the files by name; nothing if the folder was deleted."""
     with suppress(OSError):  # or something else has taken its place
         for path in folder.iterdir():
             with suppress(FileNotFoundError):
                 if path.suffix != ".lock" and path.is_file():
-                    yield path.stat().st_mtime, path.stat().st_size, path
+                    there = path.stat()
+                    yield path.name, _Kept(there.st_mtime, there.st_size)
 
 
 @contextmanager

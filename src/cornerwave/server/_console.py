@@ -1,7 +1,6 @@
 """The console: datasets, their grants and requests, the report, and the ledger with its check."""
 
 import re
-from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -18,7 +17,9 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from cornerwave.access import (
     ANYBODY,
     ANYBODY_KNOWN,
+    APPROVED,
     APPROVER,
+    DECLINED,
     LIVE,
     OPEN,
     VIEWER,
@@ -28,12 +29,13 @@ from cornerwave.access import (
 )
 from cornerwave.dossier import Dossier
 from cornerwave.errors import ApprovalNeeded, CornerwaveError, LedgerDamaged, LevelError
-from cornerwave.ledger import Access, now
+from cornerwave.ledger import Access, Holding, now, page_of
 from cornerwave.levels import LINEAR, Level, worth
 from cornerwave.outlook import Advice, advice
 from cornerwave.server._page import (
     PREFIX,
     Fields,
+    PageNumber,
     Ticked,
     acting,
     approvals_of,
@@ -96,18 +98,17 @@ ThisDataset = Annotated[Dataset, Depends(dataset_of)]
 def datasets(request: Request) -> Response:
     """List the datasets."""
     service = service_of(request)
-    known = service.vault.datasets()
-    waiting = service.sharing.requests(state=OPEN)
-    count = Counter(each.dataset for each in waiting)
+    known, count = service.vault.datasets(), service.sharing.open_requests()
+    gone = count.keys() - {each.id for each in known}
     return page(
         request,
         "datasets.html",
         families=[
-            (name, [(each, ladder(request, each), count[each.id]) for each in tables])
+            (name, [(each, ladder(request, each), count.get(each.id, 0)) for each in tables])
             for name, tables in groupby(known, key=family_name)
         ],
         proposals=_with_coalitions(approvals_of(request)),
-        elsewhere=[each for each in waiting if each.dataset not in {one.id for one in known}],
+        elsewhere=service.sharing.request_page(datasets=gone, state=OPEN).items,
         allowed=bool(request.app.state.allowed),
     )
 
@@ -119,16 +120,45 @@ def with_slash() -> Response:
 
 
 @pages.get("/datasets/{id}")
-def dataset(request: Request, chosen: ThisDataset, privacy: str = "") -> Response:
-    """Show a dataset."""
-    return dataset_page(request, chosen, privacy=privacy)
+def dataset(
+    request: Request,
+    chosen: ThisDataset,
+    privacy: str = "",
+    asked: PageNumber = 1,
+    granted: PageNumber = 1,
+    holders: PageNumber = 1,
+    answered: PageNumber = 1,
+) -> Response:
+    """Show a dataset; of each long list a page."""
+    places = ListPages(asked, granted, holders, answered)
+    return dataset_page(request, chosen, places, privacy=privacy)
+
+
+@dataclass(frozen=True)
+class ListPages:
+    """Which page is shown of each long list of a dataset's page."""
+
+    asked: int = 1
+    granted: int = 1
+    holders: int = 1
+    answered: int = 1
+
+
+FIRST_PAGES = ListPages()
 
 
 def dataset_page(
-    request: Request, dataset: Dataset, *, privacy: str = "", error: CornerwaveError | None = None
+    request: Request,
+    dataset: Dataset,
+    places: ListPages = FIRST_PAGES,
+    *,
+    privacy: str = "",
+    error: CornerwaveError | None = None,
 ) -> Response:
     """Return the page of a dataset."""
-    sharing = service_of(request).sharing
+    sharing, holdings = service_of(request).sharing, dataset.holdings
+    linked = [each.id for each in linked_with(service_of(request).vault, dataset)]
+    answers = (APPROVED, DECLINED)
     return page(
         request,
         "dataset.html",
@@ -138,19 +168,18 @@ def dataset_page(
         frozen=dataset.frozen,
         family=family_name(dataset),
         roles=ROLES,
-        ladder=ladder(request, dataset),
-        holdings=dataset.holdings,
-        grants=[
-            (each, each.state(sharing.clock()))
-            for each in reversed(sharing.grants(dataset=dataset.id))
-        ],
-        recipients=[*sharing.recipients(), ANYBODY_KNOWN, ANYBODY],
+        path=f"{PREFIX}/datasets/{dataset.id}",
+        ladder=ladder(request, dataset, holdings),
+        holdings=page_of(holdings, places.holders),
+        grants=sharing.grant_page(places.granted, dataset=dataset.id).of(
+            lambda each: (each, each.state(sharing.clock()))
+        ),
+        recipients=[each.name for each in sharing.recipient_page().items],
+        everybody=[ANYBODY_KNOWN, ANYBODY],
         proposals=_with_coalitions(approvals_of(request), datasets=[dataset.id]),
         below=approvals_of(request).below,
-        requests=sharing.waiting(
-            datasets=[each.id for each in linked_with(service_of(request).vault, dataset)]
-        ),
-        answered=[e for e in reversed(sharing.requests(dataset=dataset.id)) if e.state != OPEN],
+        requests=sharing.waiting_page(places.asked, datasets=linked),
+        answered=sharing.request_page(places.answered, datasets=[dataset.id], state=answers),
         downloads=_downloads(sharing.accesses(SEARCHED_FOR_DOWNLOADS), dataset.name),
         advice=advice(dataset.frozen),
         change=change_form(request, dataset),
@@ -393,18 +422,24 @@ def live_grants(request: Request, dataset: Dataset) -> list[Grant]:
     return [g for g in sharing.grants(dataset=dataset.id) if g.state(sharing.clock()) == LIVE]
 
 
-def ladder(request: Request, dataset: Dataset) -> list[Rung]:
+def ladder(
+    request: Request, dataset: Dataset, holdings: Sequence[Holding] | None = None
+) -> list[Rung]:
     """Return the levels of a dataset, least noise first."""
-    held = {(each.spec.level, each.recipient) for each in dataset.holdings}
-    may = {(each.spec.level, each.recipient) for each in live_grants(request, dataset)}
+    held: dict[float, set[str]] = {}
+    may: dict[float, set[str]] = {}
+    for holding in dataset.holdings if holdings is None else holdings:
+        held.setdefault(holding.spec.level.noise, set()).add(holding.recipient)
+    for grant in live_grants(request, dataset):
+        may.setdefault(grant.spec.level.noise, set()).add(grant.recipient)
     return [
         Rung(
-            dataset.privacy_of(level),
-            level,
-            tuple(sorted(name for at, name in held if at == level)),
-            tuple(sorted(name for at, name in may - held if at == level)),
+            dataset.privacy_of(Level(noise)),
+            Level(noise),
+            tuple(sorted(held.get(noise, ()))),
+            tuple(sorted(may.get(noise, set()) - held.get(noise, set()))),
         )
-        for level in sorted({level for level, _ in held | may})
+        for noise in sorted(held.keys() | may.keys())
     ]
 
 

@@ -1,7 +1,7 @@
 """Plain downloads: what a recipient may fetch, the copies as files, and requests for more."""
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Body, Depends, Query
 from starlette.requests import Request
@@ -9,11 +9,12 @@ from starlette.responses import JSONResponse, Response
 
 from cornerwave.access import Request as Asked
 from cornerwave.kinds import JsonObject
-from cornerwave.ledger import MOST_WORDS
-from cornerwave.server._replies import bearer, bearer_if_any, send_copy, service_of
+from cornerwave.ledger import MOST_WORDS, Page
+from cornerwave.server._replies import base_url, bearer, bearer_if_any, send_copy, service_of
 from cornerwave.server._service import Permitted
 
 router = APIRouter(prefix="/v1", tags=["downloads"])
+PageNumber = Annotated[int, Query(ge=1, le=10**9)]
 Format = Literal["parquet", "arrow", "csv", "csv.gz"]
 
 
@@ -54,10 +55,13 @@ class MyRequest:
 
 
 @router.get("/datasets", response_model=None)
-def datasets(request: Request) -> Response:
-    """List what you may fetch; without a token, what is public."""
-    offered = service_of(request).offered(bearer_if_any(request))
-    return JSONResponse([_described(each) for each in offered])
+def datasets(request: Request, page: PageNumber = 1) -> Response:
+    """List what you may fetch, 100 on a page; without a token, what is public.
+
+    The header `Link` has the address of the next page, if there is one.
+    """
+    found = service_of(request).offered_page(bearer_if_any(request), page)
+    return JSONResponse([_described(each) for each in found.items], headers=_links(request, found))
 
 
 # A name may have slashes, so that it is a path, and what follows it comes first.
@@ -79,10 +83,15 @@ def dataset(what: ThisCopy) -> Response:
 
 
 @router.get("/requests")
-def requests(request: Request) -> list[MyRequest]:
-    """List what you have asked for."""
-    asked = service_of(request).sharing.requests(recipient=bearer(request).recipient)
-    return [MyRequest.of(each) for each in asked]
+def requests(request: Request, response: Response, page: PageNumber = 1) -> list[MyRequest]:
+    """List what you have asked for, the newest first, 100 on a page.
+
+    The header `Link` has the address of the next page, if there is one.
+    """
+    sharing = service_of(request).sharing
+    found = sharing.request_page(page, recipient=bearer(request).recipient)
+    response.headers.update(_links(request, found))
+    return [MyRequest.of(each) for each in found.items]
 
 
 @router.post("/requests", status_code=201)
@@ -99,6 +108,14 @@ def ask(
     recipient = bearer(request).recipient
     sharing = service_of(request).sharing
     return MyRequest.of(sharing.ask(recipient, dataset, privacy=privacy, reason=reason))
+
+
+def _links(request: Request, found: Page[Any]) -> dict[str, str]:
+    """Return the header that leads to the next page of a list."""
+    if found.number >= found.last:
+        return {}
+    address = f"{base_url(request)}{request.url.path}?page={found.number + 1}"
+    return {"Link": f'<{address}>; rel="next"'}
 
 
 def _described(what: Permitted) -> JsonObject:

@@ -13,7 +13,7 @@ from importlib.resources import files
 from typing import Annotated, Any, TypedDict, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter, Depends, Query
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -228,6 +228,10 @@ async def _ticked(request: Request) -> dict[str, list[str]]:
 
 Fields = Annotated[dict[str, str], Depends(_fields)]
 Ticked = Annotated[dict[str, list[str]], Depends(_ticked)]
+
+
+PageNumber = Annotated[int, Query(ge=1, le=10**9)]
+"""Which page of a long list."""
 
 
 class TermFields(TypedDict):

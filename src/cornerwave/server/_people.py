@@ -12,9 +12,10 @@ from starlette.responses import Response, StreamingResponse
 
 from cornerwave.access import LIVE, MOST_DAYS, Sharing, profile_text
 from cornerwave.errors import CornerwaveError, NoSuchRecipient, VaultError
-from cornerwave.ledger import MOST_WORDS, Access, Terms, now
+from cornerwave.ledger import MOST_ON_PAGE, MOST_WORDS, Access, Terms, now
 from cornerwave.server._page import (
     Fields,
+    PageNumber,
     acting,
     go,
     page,
@@ -34,27 +35,39 @@ SHOWN, SEARCHED = 300, 20_000
 
 
 @pages.get("/recipients")
-def recipients(request: Request) -> Response:
-    """List the recipients."""
-    return _recipients(request)
+def recipients(request: Request, who: str = "", at: PageNumber = 1) -> Response:
+    """List the recipients, a page at a time; `who` is a part of their names."""
+    return _recipients(request, who=who, number=at)
 
 
-def _recipients(request: Request, error: CornerwaveError | None = None) -> Response:
-    sharing = service_of(request).sharing
-    rows, at = [], sharing.clock()
-    held = Counter(line.recipient for each in sharing.vault.datasets() for line in each.holdings)
-    for name in sharing.recipients():
-        tokens = sharing.tokens(name)
-        live = [each for each in tokens if each.state(at) == LIVE]
-        grants = [each for each in sharing.grants(recipient=name) if each.state(at) == LIVE]
-        used = max((sharing.last_used(each) or "" for each in tokens), default="")
-        rows.append((name, grants, live, used, held.pop(name, 0)))
+def _recipients(
+    request: Request, *, who: str = "", number: int = 1, error: CornerwaveError | None = None
+) -> Response:
+    sharing, datasets = service_of(request).sharing, service_of(request).vault.datasets()
+    found, at = sharing.recipient_page(number, part=who), sharing.clock()
+    names = [each.name for each in found.items]
+    tokens = sharing.tokens(names)
+    last = sharing.last_used(tokens)
+    used = {each.recipient: "" for each in tokens}
+    for each in tokens:
+        used[each.recipient] = max(used[each.recipient], last.get(each.id, ""))
+    live = Counter(each.recipient for each in tokens if each.state(at) == LIVE)
+    grants = sharing.grants(recipient=names)
+    granted = Counter(each.recipient for each in grants if each.state(at) == LIVE)
+    held = Counter(line.recipient for each in datasets for line in each.held_by(names))
+    elsewhere = Counter(
+        line.recipient
+        for each in datasets
+        for line in each.held_without("recipient", most=MOST_ON_PAGE)
+    )
     return page(
         request,
         "recipients.html",
         status=status_of(error) if error else 200,
-        rows=rows,
-        holders=sorted(held.items()),
+        rows=[(name, granted[name], live[name], used.get(name, ""), held[name]) for name in names],
+        found=found,
+        who=who,
+        holders=sorted(elsewhere.items())[:MOST_ON_PAGE],
         error=words_of(error) if error else "",
     )
 
@@ -67,7 +80,7 @@ def add(request: Request, fields: Fields) -> Response:
         note = fields.get("note", "")[:MOST_WORDS]
         acting(request).add(name, note=note, **terms_in(fields))
     except CornerwaveError as error:
-        return _recipients(request, error)
+        return _recipients(request, error=error)
     return go("/recipient", name=name)
 
 
@@ -80,11 +93,13 @@ def recipient(request: Request, name: str = "") -> Response:
 def _recipient(request: Request, name: str, error: CornerwaveError | None = None) -> Response:
     sharing = service_of(request).sharing
     datasets, at = sharing.vault.datasets(), sharing.clock()
-    held = [(each, line) for each in datasets for line in each.holdings if line.recipient == name]
+    held = [(each, line) for each in datasets for line in each.held_by([name])]
     if not held:
         _known(request, name)
     is_known = name in sharing.recipients()
     by_id = {each.id: each for each in datasets}
+    tokens = sharing.tokens(name)
+    used = sharing.last_used(tokens)
     return page(
         request,
         "recipient.html",
@@ -98,10 +113,7 @@ def _recipient(request: Request, name: str, error: CornerwaveError | None = None
         ],
         held=held,
         is_known=is_known,
-        tokens=[
-            (each, each.state(at), sharing.last_used(each))
-            for each in reversed(sharing.tokens(name))
-        ],
+        tokens=[(each, each.state(at), used.get(each.id)) for each in reversed(tokens)],
         days=DAYS,
         most_days=MOST_DAYS,
     )
@@ -168,7 +180,7 @@ def profile(request: Request, fields: Fields) -> Response:
 def _known(request: Request, name: str) -> Sharing:
     """Return who may have what, if there is a recipient of this name."""
     sharing = service_of(request).sharing
-    if name not in sharing.recipients():
+    if not sharing.is_recipient(name):
         raise NoSuchRecipient("there is no such recipient")
     return sharing
 

@@ -21,7 +21,7 @@ from anyio.to_thread import run_sync as in_thread
 from cornerwave.access import Grant, Sharing, Token
 from cornerwave.documents import body
 from cornerwave.errors import AccessDenied, NoSuchDataset, SourceError, VaultError
-from cornerwave.ledger import Access, State, now
+from cornerwave.ledger import Access, Page, State, now, page_of
 from cornerwave.outlook import Fitness
 from cornerwave.report import ColumnSketch, report_document
 from cornerwave.server._cache import Cache, name_of
@@ -338,6 +338,11 @@ class Service:
     def offered(self, token: Token | None) -> list[Permitted]:
         """Return everything that someone may fetch, by name."""
         return [self._permitted(*each, token) for each in self._granted(token)]
+
+    def offered_page(self, token: Token | None, number: int) -> Page[Permitted]:
+        """Return a page of what someone may fetch, by name."""
+        found = page_of(list(self._granted(token)), number)
+        return found.of(lambda each: self._permitted(*each, token))
 
     def permitted(self, name: str, token: Token | None) -> Permitted:
         """Return what someone may fetch of a dataset. Raises NoSuchDataset.

@@ -33,6 +33,7 @@ from cornerwave.errors import LevelError, VaultError, spelled
 from cornerwave.levels import LATTICE, LINEAR, Level, Privacy
 from cornerwave.noise import NOISE_FORMAT, PersonNoise
 from cornerwave.privacy import Hidden, JointShares, MostRevealing, Remedy, Shown, unreachable
+from cornerwave.risks import LinkageCurve
 from cornerwave.spine.missing import Draws
 from cornerwave.spine.person_counts import PersonCounts
 from cornerwave.spine.survey import on_scales
@@ -86,6 +87,8 @@ class Frozen:
     """By column, the covariance of its noise with that of columns of linked tables."""
     joint: JointShares = field(default_factory=lambda: JointShares({}))
     """What an adversary who knows how rows are distributed leaves of each column."""
+    linkage: LinkageCurve = field(default_factory=LinkageCurve)
+    """How often somebody who knows a row finds it in a copy."""
     spreads: tuple[tuple[float, float], ...] = ()
     """Of each column, what copies are drawn together around, on its scale, and the variance of its
     noise beside its own: a mean and a ratio, neither of them exact."""
@@ -188,6 +191,7 @@ class Frozen:
         kept = self._kept()
         kept.pop("people", None)
         kept.pop("noise_with", None)
+        kept.pop("linkage", None)
         kept.pop("spreads", None)
         kept.pop("derived", None)
         kept.pop("label_codes", None)
@@ -245,6 +249,7 @@ class Frozen:
             **({"presence": [each.to_json() for each in self.presence]} if self.presence else {}),
             **({"ranges": self.ranges} if self.ranges else {}),
             "joint": dict(self.joint.shares),
+            **({"linkage": self.linkage.to_json()} if self.linkage.measured else {}),
             "reading": self.reading and self.reading.to_json(),
         }
 
@@ -287,6 +292,7 @@ class Frozen:
             family=_family(kept["family"]) if "family" in kept else None,
             noise_with=kept.get("noise_with", {}),
             joint=JointShares({name: tuple(shares) for name, shares in kept["joint"].items()}),
+            linkage=LinkageCurve.from_json(kept.get("linkage", ())),
             spreads=tuple((centre, ratio) for centre, ratio in kept.get("spreads", ())),
             derived=tuple(Derived.from_json(each) for each in kept.get("derived", ())),
             label_codes=kept.get("label_codes", {}),

@@ -40,6 +40,7 @@ from cornerwave.ledger import (
 from cornerwave.levels import LATTICE, LINEAR, Level, Privacy, asked_for
 from cornerwave.noise import Past
 from cornerwave.privacy import Coalition, Moving, lowered
+from cornerwave.risks import Risks
 from cornerwave.schema_file import schema_text
 from cornerwave.sources import Place, Progress, Source, place_of, resolved, silent
 from cornerwave.spec import CopySpec
@@ -47,6 +48,7 @@ from cornerwave.spine.frozen import Frozen
 from cornerwave.spine.look import look, same_spread
 from cornerwave.spine.recipe import NoiseSecrets, Recipe
 from cornerwave.spine.rows import RowSecrets
+from cornerwave.spine.telling import level_at_most, risks_at
 from cornerwave.vault._editions import grow
 from cornerwave.vault._other_rows import OtherRows
 from cornerwave.vault._parts import WORK, Parts, keep_batch, open_again
@@ -144,6 +146,14 @@ class Dataset:
     def holdings(self) -> list[Holding]:
         """Who holds which level since when, least noise first."""
         return sorted(self._ledger.holdings(self.id), key=_least_noise_first)
+
+    def held_by(self, recipients: Collection[str]) -> list[Holding]:
+        """Return what some recipients hold, in the order of the ledger: their lines alone."""
+        return self._ledger.held(self.id, *recipients) if recipients else []
+
+    def held_without(self, kind: str, *, most: int) -> list[Holding]:
+        """Return what those hold of whom the vault has no record of a kind, of some by name."""
+        return self._ledger.holders_without(self.id, kind, most=most)
 
     @property
     def levels(self) -> list[Level]:
@@ -412,6 +422,18 @@ class Dataset:
                     stacklevel=4,
                 )
 
+    def level_at_most(self, *, linked: float | None = None, bits: float | None = None) -> Level:
+        """Return the least level at which a copy tells no more than this about a person.
+
+        `linked` is the share of rows that somebody finds who knows them, `bits` are those that
+        anybody can learn of a row, or of a person of typical size. Raises LevelError.
+        """
+        return level_at_most(self.frozen, linked=linked, bits=bits)
+
+    def risks_at(self, level: Level) -> Risks:
+        """Return what copies at a level tell about a person."""
+        return risks_at(self.frozen, level)
+
     def privacy_of(self, level: Level) -> float:
         """Return the share of the variance of every column that copies at a level hide."""
         return self.frozen.hidden.promised(level)
@@ -436,17 +458,24 @@ class Dataset:
         """Give a folder in the vault that only the owner can read; it vanishes at the end."""
         return work_folder(self.home / WORK)
 
-    def remake(self, folder: Path, *, progress: Progress = silent) -> list[Path]:
-        """Make a copy of every released level again, least noise first, for the owner alone.
+    def remake(
+        self,
+        folder: Path,
+        levels: Sequence[Level] | None = None,
+        *,
+        progress: Progress = silent,
+    ) -> list[Path]:
+        """Make copies at levels again, by default at every released one, for the owner alone.
 
         They have the same spread, and are neither rounded nor clipped: Arrow files in a folder
         that nobody else can read. No release is recorded.
         """
         rows = self.portion()
-        looks = [Finish(spread=same_spread(self.frozen, level)) for level in self.levels]
+        levels = self.levels if levels is None else levels
+        looks = [Finish(spread=same_spread(self.frozen, level)) for level in levels]
         releases = [
             self._release("the owner", CopySpec(level, finish), rows)
-            for level, finish in zip(self.levels, looks, strict=True)
+            for level, finish in zip(levels, looks, strict=True)
         ]
         paths = [folder / f"{release.level.thousandths}.arrow" for release in releases]
         make_all([*zip(releases, paths, strict=True)], progress=progress)
@@ -498,8 +527,11 @@ class Dataset:
 
     def coalition(self, recipients: Sequence[str]) -> Coalition:
         """Return what these recipients can recover together. Raises NoSuchRecipient."""
-        held = self._held_by(recipients)
-        return pooled(self.frozen, self.editions, held, self.past(len(self.editions)))
+        return self.coalition_of(self._held_by(recipients), self.past(len(self.editions)))
+
+    def coalition_of(self, held: Sequence[Holding], past: Past | None) -> Coalition:
+        """Return what the holders of some copies can recover; `past` is of all editions."""
+        return pooled(self.frozen, self.editions, sorted(held, key=_least_noise_first), past)
 
     def moving(self, recipients: Collection[str]) -> dict[str, Moving]:
         """Return what the copies of recipients leave of each category that changed between them."""
@@ -565,8 +597,8 @@ class Dataset:
         return f"Dataset({self.name!r})"
 
 
-def _least_noise_first(held: Holding) -> tuple[Level, str, str]:
-    return held.spec.level, held.recipient, held.since
+def _least_noise_first(held: Holding) -> tuple[float, str, str]:
+    return held.spec.level.noise, held.recipient, held.since
 
 
 def rename_all(datasets: Mapping[str, Dataset]) -> None:

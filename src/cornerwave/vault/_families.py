@@ -359,6 +359,10 @@ class LinkedDataset:
         """Return the least level at which every table gives what is asked for."""
         return max(each.level_of(asked) for each in self.tables.values())
 
+    def level_at_most(self, *, linked: float | None = None, bits: float | None = None) -> Level:
+        """Return the least level at which copies tell no more of any table than this."""
+        return max(each.level_at_most(linked=linked, bits=bits) for each in self.tables.values())
+
     def privacy_of(self, level: Level) -> float:
         """Return the share of the variance of every column of every table that copies hide."""
         return min(each.privacy_of(level) for each in self.tables.values())

@@ -29,6 +29,7 @@ from cornerwave.document import count
 from cornerwave.engines import opened_frame, survey_source
 from cornerwave.errors import ColumnError, in_table, warn
 from cornerwave.ledger import Entry, Key
+from cornerwave.risks import LinkageCurve
 from cornerwave.schema_file import ALONE, SchemaPlace, read_choices, read_linked, schema_reading
 from cornerwave.sources import Progress, Source, open_source, silent
 from cornerwave.spine.freeze import freeze
@@ -152,12 +153,18 @@ class TableToRegister:
     def frozen(self, linked: Linked | None = None) -> Frozen:
         """Fix what registration fixes, as one of several tables if it is linked."""
         from cornerwave.spine.adversary import measure_adversary  # few commands need it
+        from cornerwave.spine.at_risk import measure_linkage_of
 
         frozen = freeze(self.surveyor, self.surveyed, self.rows.schema, linked)
         codes = labelled(frozen.categories, self.opened.codes)
         frozen = replace(frozen, reading=self.rows.reading, label_codes=codes)
         joint = measure_adversary(frozen, self.surveyor, self.surveyed)
-        return replace(frozen, joint=joint)
+        # who knows a person knows the rows in all linked tables: one alone would say too little
+        is_alone = linked is None or frozen.persons is None
+        linkage = (
+            measure_linkage_of(frozen, self.surveyor, self.surveyed) if is_alone else LinkageCurve()
+        )
+        return replace(frozen, joint=joint, linkage=linkage)
 
     def entry(self, name: str, frozen: Frozen, *, unrelated: tuple[str, ...] = ()) -> Entry:
         """Return what the ledger states of the table."""
