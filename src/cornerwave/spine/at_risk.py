@@ -117,7 +117,8 @@ def _blocks(
         R = R.reshape(*times.shape, columns, columns).mean(axis=1)
     # S = Phi L L' Phi' + R of each row: the noise covers the covariance of the block, and is
     # taken for it
-    loaded = np.einsum("rj,jnq->rnq", phi, noise.levels).reshape(used * columns, -1)
+    loaded = np.einsum("rj,jnq->rnq", phi, noise.levels)
+    loaded = loaded.reshape(used * columns, noise.levels.shape[2])  # there may be no numbers
     shape = loaded @ loaded.T
     for row in range(used):
         own = slice(row * columns, (row + 1) * columns)
