@@ -294,7 +294,7 @@ def ranges(growth: Growth) -> None:
                 work = get(client, "/v1/datasets/table/copy")
                 work()  # makes the copy
                 [copy] = [path for path in cache.glob("*.parquet") if path.stat().st_size > 16]
-                works = {
+                works: Works = {
                     "range request by cached files": work,
                     "the same, of a copy that is made for it": partial(_anew, copy, work),
                 }
@@ -332,7 +332,7 @@ def _keyed(first: int, rows: int, *, changed: int = 0) -> pa.Table:
     rng = np.random.default_rng(first)
     X = rng.normal(size=(4, rows))
     if changed:
-        X[0, :: max(1, rows // 100)] += np.random.default_rng(changed).normal(size=100)
+        X[0, :: max(1, rows // 100)] += np.random.default_rng(changed).normal(size=100) / 5
     return pa.table({"id": np.arange(first, first + rows), **{f"c{i}": X[i] for i in range(4)}})
 
 

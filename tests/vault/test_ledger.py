@@ -322,6 +322,15 @@ def test_one_more_holding_costs_the_same_in_a_long_chain(cost):
     assert listed_long > 5 * listed_short
 
 
+def test_what_is_kept_beside_a_chain_is_read_in_one_transaction(ledger, monkeypatch):
+    kept = ledger.register(entry(), {name: name.encode() for name in "abc"})
+    opened, connect = [], ledger._database.connect
+    monkeypatch.setattr(ledger._database, "connect", lambda: opened.append(1) or connect())
+    assert ledger.attachments(kept, ["a", "c", "d"]) == {"a": b"a", "c": b"c"}
+    assert ledger.attachments(kept, ["d"]) == {}
+    assert len(opened) == 1
+
+
 def act(ledger, times):
     with ledger.under("anna").records.together() as records:
         for _ in range(times):

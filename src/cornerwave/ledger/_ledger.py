@@ -279,13 +279,17 @@ class Ledger:
 
         Raises LedgerDamaged if it is lost or was changed.
         """
+        return self.attachments(entry, [name]).get(name)
+
+    def attachments(self, entry: Entry, names: Collection[str]) -> dict[str, bytes]:
+        """Return what there is of several, as `attachment` does, in one transaction."""
         kept = [entry.macs, *(line["macs"] for line in entry.editions)]
-        macs = [each[name] for each in kept if name in each]
+        macs = {name: each[name] for each in kept for name in each.keys() & set(names)}
         if not macs:
-            return None
+            return {}
         with self._reading() as chains:
             chain = chains.chain(entry.id)
-            return chains.attached(chain, entry, name, macs[-1])
+            return {name: chains.attached(chain, entry, name, macs[name]) for name in sorted(macs)}
 
     def unregister(self, dataset: str) -> None:
         """Forget a dataset of which nothing was released. Raises DatasetReleased otherwise.

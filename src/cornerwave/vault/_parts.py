@@ -119,7 +119,8 @@ class Parts:
         known: list[Any] = [each.source for each in self._editions]
         known += [source.path for source in self._opened.values()]
         known += [self._whole[1].path] if self._whole else []
-        return [resolved(place_of(place)) for place in known if place]
+        distinct = {str(place): place for place in known if place}
+        return [resolved(place_of(place)) for place in distinct.values()]
 
 
 def open_again(source: Any, name: str, frozen: Frozen) -> Source:

@@ -83,12 +83,10 @@ def moves_name(edition: int) -> str:
 def read_past(ledger: Ledger, entry: Entry, editions: Sequence[Edition]) -> Past | None:
     """Return which rows these editions changed, if any did. Raises LedgerDamaged."""
     updated = [each.number for each in editions if each.kind == UPDATED]
-    changed, moved = (
-        {n: ledger.attachment(entry, name(n)) for n in updated}
-        for name in (changes_name, moves_name)
-    )
-    rows = {n: ChangedRows.read(content) for n, content in changed.items() if content}
-    cells = {n: MovedRows.read(content) for n, content in moved.items() if content}
+    names = [name(n) for n in updated for name in (changes_name, moves_name)]
+    kept = ledger.attachments(entry, names)
+    rows = {n: ChangedRows.read(c) for n in updated if (c := kept.get(changes_name(n)))}
+    cells = {n: MovedRows.read(c) for n in updated if (c := kept.get(moves_name(n)))}
     return Past(rows, cells) if updated else None
 
 
