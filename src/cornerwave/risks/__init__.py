@@ -4,6 +4,7 @@
                              (`at`), and the least level that keeps it rare (`level_of`)
     bits_of_numbers, bits_of_category, bits_of_person
                              how many bits a copy tells at most, to anybody
+    epsilon                  differential privacy of a copy, for owners who meet its assumptions
     Risks                    all of it for a copy at one level
     risks_section, risks_data, FIGURES, in_words, share
                              the figures in a document, for programs, and in words
@@ -14,6 +15,7 @@ here has a key, and nothing reads a row.
 """
 
 from cornerwave.risks._curve import FIGURES, MEASURED, Linkage, LinkageCurve, in_words, share
+from cornerwave.risks._epsilon import epsilon
 from cornerwave.risks._information import (
     Risks,
     bits_of_category,
@@ -32,6 +34,7 @@ __all__ = [
     "bits_of_category",
     "bits_of_numbers",
     "bits_of_person",
+    "epsilon",
     "in_words",
     "risks_data",
     "risks_section",

@@ -16,7 +16,8 @@ FOUND = (
 )
 BITS = (
     "Bits: what anybody can learn from the noisy columns, at most. Kept columns and gaps are shown "
-    "as they are, and are not counted."
+    "as they are, and are not counted. No epsilon is claimed: values have no bound that was chosen "
+    "without the table, and the shape of the noise and the frequencies of categories come from it."
 )
 NOT_FOUND = "How often rows are found was not measured for this table."
 SMALL = 0.1
