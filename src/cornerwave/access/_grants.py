@@ -6,8 +6,9 @@ import json
 import re
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 
 from cornerwave.ledger import NO_TERMS, Record, Terms, time_of
 from cornerwave.levels import Level
@@ -280,6 +281,8 @@ class Holders:
 
     datasets: Sequence[Dataset]
     least: Sequence[Mapping[str, Level]]
+    _known: dict[tuple[str, float], float] = field(default_factory=dict)
+    """What is hidden by dataset and noise: pairs have few levels."""
 
     @classmethod
     def of(cls, datasets: Sequence[Dataset]) -> "Holders":
@@ -291,25 +294,39 @@ class Holders:
                 every[-1].setdefault(held.recipient, held.spec.level)
         return cls(datasets, every)
 
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """All of them, those of the first dataset first."""
+        return tuple(dict.fromkeys(name for each in self.least for name in each))
+
     def foreseen(self, recipient: str, level: Level) -> Iterator[Foreseen]:
         """Yield the recipient alone, with each holder, and all together if there are several.
 
         Of very many holders, those with the least noise. Of several linked tables what is hidden is
         that of the worst one. Without a copy everything is.
         """
-        names = dict.fromkeys(n for each in self.least for n in each if n != recipient)
-        pairs = [(recipient, other) for other in [*names][:MOST_PAIRED]]
-        for members in [(recipient,), *pairs]:
+        holds = any(recipient in each for each in self.least)
+        some = [name for name in self.names[: MOST_PAIRED + 1] if name != recipient][:MOST_PAIRED]
+        for members in [(recipient,), *((recipient, other) for other in some)]:
             yield self._foreseen(members, members, level)
-        if len(names) > 1:
+        if len(self.names) - holds > 1:
+            few = len(self.names) <= MOST_PAIRED
+            others = tuple(name for name in self.names if name != recipient) if few else self.names
+            everybody = others if holds and not few else (recipient, *others)
             # who has the least noise of any dataset leaves what all together leave
             best = [next(iter(each)) for each in self.least if each]
-            yield self._foreseen((recipient, *names), (recipient, *best), level)
+            yield self._foreseen(everybody, (recipient, *best), level)
+
+    def _privacy(self, dataset: Dataset, level: Level) -> float:
+        key = dataset.id, level.noise
+        if key not in self._known:
+            self._known[key] = dataset.privacy_of(level)
+        return self._known[key]
 
     def _foreseen(self, members: tuple[str, ...], best: tuple[str, ...], level: Level) -> Foreseen:
         before, after = [], []
         for dataset, levels in zip(self.datasets, self.least, strict=True):
             known = [levels[name] for name in best if name in levels]
-            before.append(dataset.privacy_of(min(known)) if known else 1.0)
-            after.append(dataset.privacy_of(min([*known, level])))
+            before.append(self._privacy(dataset, min(known)) if known else 1.0)
+            after.append(self._privacy(dataset, min([*known, level])))
         return Foreseen(members, min(before), min(after))
