@@ -25,6 +25,7 @@ means and changes of every column, on average over rows.
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import combinations_with_replacement
 
 import numpy as np
@@ -479,18 +480,27 @@ class _Noise:
         flat = self.phi[:, :, rows].reshape(number * knots, len(rows))
         # E[(sum_j a_j Phi_j) (sum_j b_j Phi_j)'] for all pairs of functions, then times C_levels
         levels = (flat @ flat.T / len(rows)).reshape(number, knots, number, knots)
-        person, within = self.noise.person, self.noise.within
-        blocks = np.einsum("fkgl,knq,lmq->nfmg", levels, person, person, optimize=True)
+        # by pairs of functions, and of knots
+        pairs = levels.transpose(0, 2, 1, 3).reshape(number**2, knots**2)
+        blocks = (pairs @ self._levels).reshape(number, number, columns, columns)
+        # sum_j a_j b_j R_j: rows share R only with themselves
+        weights = np.zeros((number, number, knots))
         for f, g in combinations_with_replacement(range(number), 2):
-            weights = np.zeros(knots)
             for at, share in self.functions[f].rows_shared_with(self.functions[g], rows):
-                weights += np.bincount(self.near[at], share, minlength=knots) / len(rows)
-            # sum_j a_j b_j R_j: rows share R only with themselves
-            shared = np.einsum("k,knm->nm", weights, within)
-            blocks[:, f, :, g] += shared
-            if f != g:
-                blocks[:, g, :, f] += shared.T
-        return np.asarray(blocks)
+                weights[f, g] += np.bincount(self.near[at], share, minlength=knots) / len(rows)
+            weights[g, f] = weights[f, g]
+        within = self.noise.within.reshape(knots, columns**2)
+        shared = (weights.reshape(-1, knots) @ within).reshape(blocks.shape)
+        return np.ascontiguousarray((blocks + shared).transpose(2, 0, 3, 1))
+
+    @cached_property
+    def _levels(self) -> Floats:
+        """Cov of levels at pairs of knots (knots^2, columns^2)."""
+        person = self.noise.person
+        knots, columns = person.shape[:2]
+        flat = person.reshape(knots * columns, -1)
+        levels = (flat @ flat.T).reshape(knots, columns, knots, columns)
+        return levels.transpose(0, 2, 1, 3).reshape(knots**2, columns**2)
 
 
 def _columns(rows: PersonRows) -> Iterator[tuple[str, Floats]]:
