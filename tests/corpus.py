@@ -102,7 +102,7 @@ TABLES = {
     "wooldridge/vote1": Labels(codes="district", either="state"),
     "sampleSelection/nlswork": Labels("idcode birth_yr", codes="ind_code occ_code"),
     "carData/MplsStops": Labels("idNum lat long", either="date citationIssued"),
-    "survival/pbcseq": Labels("id", codes="status"),
+    "survival/pbcseq": Labels("id", codes="status edema"),
     "nycflights13/flights": Labels(
         "tailnum", codes="month dep_time sched_dep_time arr_time sched_arr_time", either="flight"
     ),

@@ -117,7 +117,6 @@ LEFT_ALONE = {
     "age": (pa.array(chance().integers(18, 90, ROWS)), "perturb"),
     "children": (picked([0, 1, 2, 3, 4]), "perturb"),
     "account_balance": (pa.array(NUMBERS), "perturb"),
-    "swelling": (picked([0.0, 0.5, 1.0]), "perturb"),  # a category of numbers has whole ones
     "admitted": (days(18_000, 19_000), "perturb"),
     "temperature": (pa.array(chance().uniform(-20, 30, ROWS)), "perturb"),
     "long": (pa.array(chance().uniform(6, 15, ROWS)), "perturb"),  # no latitude beside it

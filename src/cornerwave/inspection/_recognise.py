@@ -30,6 +30,9 @@ from cornerwave.inspection._seen import (
 )
 from cornerwave.inspection._texts import TEXT_RULES, luhn
 
+FEW_FLOATS = 5
+"""Numbers with decimals of at most so many values are codes."""
+
 CODES_OF_KINDS = 50
 """Whole numbers of at most so many values are codes, if their name suggests it."""
 
@@ -201,8 +204,18 @@ def _whole_floats(seen: Seen) -> Recognised | None:
         max(-ends["min"], ends["max"]) > EXACT
         or not pc.all(pc.equal(values, pc.floor(values))).as_py()
     ):
-        return None
+        return _code_with_decimals(seen)
     return first(_WHOLE, replace(seen, values=values.cast(pa.int64())))
+
+
+def _code_with_decimals(seen: Seen) -> Recognised | None:
+    """Return what grades are, such as 0, 0.5 and 1."""
+    if seen.distinct > FEW_FLOATS or _code(seen) is None:
+        return None
+    return Recognised(
+        "category",
+        f"{seen.distinct} different numbers, taken as codes; perturb what counts or measures",
+    )
 
 
 def _birth(seen: Seen) -> str | None:
