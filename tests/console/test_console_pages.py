@@ -763,11 +763,9 @@ def test_recipients_are_listed_a_page_at_a_time(world: World, owner: TestClient,
     assert len(checked) < 3 * 250
     for n, text in enumerate(pages):
         shown = re.findall(r"recipient\?name=([^\"]*)", text)
-        assert (
-            shown
-            == [quote(each) for each in [*names, "partner", "university"]][n * 100 : n * 100 + 100]
-            + ["Elsewhere"]  # who holds a copy and is no recipient
-        )
+        known = [*names, "partner", "university"][n * 100 : n * 100 + 100]
+        # the last one holds a copy and is no recipient
+        assert shown == [*map(quote, known), "Elsewhere"]
     assert "page 2 of 3, 232 in all" in pages[1]
     assert 'href="/console/recipients?who=&amp;at=3"' in pages[1]
     assert 'rel="next"' not in pages[2]
