@@ -15,8 +15,9 @@ parts: I(X; Y) = H(Y) - sum of H(Y_i | X_i) <= sum of (H(Y_i) - H(Y_i | X_i)). A
 as much as its least noisy one.
 
 Of a person, r rows are one block. Noise covers the covariance of the block, so that its numbers
-tell at most rank/2 log2(1 + 1/v) bits. Its categories are replaced as one, by those of another
-person, with probability 1 - q: then they tell nothing, else at most all, q log2(persons).
+tell at most rank/2 log2(1 + 1/v) bits. Its categories are exchanged as one
+with those of another person, with probability 1 - q: then they tell nothing about which history of
+the table is the person's, else at most all, q log2(persons).
 """
 
 import math
