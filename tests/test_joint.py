@@ -238,6 +238,7 @@ def test_independent_noise_never_hides_more_than_one_path():
     assert contradicted > 10
 
 
+@pytest.mark.slow
 def test_small_tables_are_not_asked_for_noise_by_chance(tmp_path):
     """Independent columns, 300 rows: what they seem to tell of each other is chance."""
     worst = []

@@ -140,6 +140,7 @@ class TestFilesWithLabels:
         assert {*values["sex"]} == {1, 2}
         assert {*values["party"]} == {"left", "right"}  # kept: nobody counted its values
 
+    @pytest.mark.slow
     def test_labels_of_values_that_copies_cannot_show_are_nowhere(self, vault, study, tmp_path):
         """Neither that of a value without a row, nor that of one that is pooled."""
         dataset = vault.register("t", study, describe={"age": "Age"}, min_count=5)

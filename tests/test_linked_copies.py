@@ -262,6 +262,7 @@ def run(places, monkeypatch, capfd):
     return call
 
 
+@pytest.mark.slow
 def test_questions_are_answered_for_all_tables(run, places):
     shown = run("ledger", "clinic")
     assert "clinic.patients: 800 rows" in shown

@@ -468,6 +468,7 @@ def test_what_three_and_more_kept_columns_reveal_together_is_found(leak):
     assert share_of(x[shuffled], *features) < 0.01
 
 
+@pytest.mark.slow
 def test_the_difference_of_two_kept_numbers_counts(tmp_path):
     rng = np.random.default_rng(16)
     start, length = rng.uniform(0, 100, ROWS), rng.gamma(2, 0.5, ROWS)

@@ -556,6 +556,7 @@ def test_waves_that_kept_columns_join_are_refused(vault, untouched, says_so):
         assert "update these rows instead of appending more" in str(e.value)
 
 
+@pytest.mark.slow
 def test_waves_of_other_people_are_accepted_and_hide_what_they_state(vault):
     """The attack: average the copy over rows that share what stands without noise."""
     batches, keep = waves(same=False), ["year", "sex", "height"]
@@ -571,6 +572,7 @@ def test_waves_of_other_people_are_accepted_and_hide_what_they_state(vault):
     assert (left**2).mean() / x.var() > 0.5 - 4 * np.sqrt(2 / len(x)) * 0.5
 
 
+@pytest.mark.slow
 def test_small_batches_are_measured_together(vault):
     first, second, *_ = waves(persons=2000, same=True)
     keep = ["year", "sex", "height"]

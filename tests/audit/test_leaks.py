@@ -48,6 +48,7 @@ def test_a_leak_is_found_every_time_and_in_long_tables(
         counted("schemes")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", one_now(KINDS, *list(KINDS)[::6]))
 @pytest.mark.first(1)
 def test_honest_copies_of_any_kind_pass(tmp_path: Path, kind: str, counted: Counted) -> None:

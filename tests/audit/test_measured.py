@@ -285,6 +285,7 @@ def test_power_independence_of_two_copies_in_100_000_rows(seed: int) -> None:
     assert run(X, independent(X, [1.0, 4.0], seed=seed + 1)).numbers.alarms
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, *(pytest.param(s, marks=pytest.mark.slow) for s in (1, 2))])
 def test_power_two_percent_off_the_corner_wave_in_100_000_rows(seed: int) -> None:
     """Cov(D_1, D_2) = 0.98 v_1; z is 0.02 sqrt(2e5) = 8.9 for two columns at v_2 = 2 v_1."""
@@ -324,6 +325,7 @@ SCALES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("choices", "finish", "words"), SCALES.values(), ids=SCALES.keys())
 @pytest.mark.first(1)
 def test_columns_on_other_scales_are_cleared_or_left_out(

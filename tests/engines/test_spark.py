@@ -176,6 +176,7 @@ def test_a_key_that_was_in_a_frame_is_no_new_one(spark, vault, parquet, tmp_path
     assert len(dataset.editions) == 1
 
 
+@pytest.mark.slow
 def test_row_groups_are_appended_by_their_place(spark, vault, other, parquet, tmp_path):
     choices = {**CHOICES, "drop": ["id"]}
     more = written(later(), tmp_path / "more.parquet")
@@ -500,10 +501,12 @@ def test_rows_of_a_person_are_refused_as_by_the_local_engine(spark, vault, other
     assert here.id == there.id
 
 
+@pytest.mark.slow
 def test_an_audit_of_frames_has_the_figures_of_an_audit_here(spark):
     is_same_audit(spark, 3000)
 
 
+@pytest.mark.slow
 def test_an_audit_of_frames_sees_independent_noise(spark):
     found = audited(spark, table_and_copies(3000, independent=True), privacy=PRIVACY)
     assert not found.sound

@@ -28,7 +28,7 @@ from tests.fuzz.attempts import CLEAN, COMPILED, KINDS, Answer, Tried, fault_of,
 from tests.fuzz.mutants import odd_fields
 from tests.fuzz.world import make_world
 
-FEW, MANY = 4, 400
+FEW, MANY = 3, 400
 """Inputs of each kind in the normal and in the slow tests."""
 FEW_COMPILED = 2
 

@@ -75,6 +75,7 @@ def test_the_unit_is_not_a_column_to_ask_about(released):
     assert "who" not in Copy.open(released["shown"]).columns
 
 
+@pytest.mark.slow
 def test_errors_of_shares_are_those_of_exchanges(tmp_path):
     """Of 60 categories that have nothing in common, whose shares an exchange moves apart."""
     rng, persons, many = np.random.default_rng(4), 1000, 60

@@ -49,6 +49,7 @@ def test_noise_per_column_would_have_shrunk_them() -> None:
     assert not agrees(found.coefficients, _least_squares(X[:, 2], X[:, :2]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", [4.0, pytest.param(1.0, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("of", ["table", pytest.param("population", marks=pytest.mark.slow)])
 def test_intervals_cover_with_a_residual_that_varies(of: str, noise: float) -> None:

@@ -440,6 +440,7 @@ def test_a_table_is_read_twice_however_much_is_asked(
     assert not (folder / "vault" / "work").exists()
 
 
+@pytest.mark.slow
 def test_of_very_many_recipients_who_hold_the_same_share_a_line(tmp_path, monkeypatch) -> None:
     """The lines, and how often the ledger is read, depend on what is held, not on how many hold."""
     papq.write_table(table(), tmp_path / "people.parquet")
