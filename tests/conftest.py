@@ -119,6 +119,11 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def pytest_sessionfinish() -> None:
+    """Let it be collected again: a library that finds its objects left at the end says so."""
+    gc.unfreeze()
+
+
 FEW_ROWS = 800
 """Rows of a table that the adversary of registration looks at: a quarter is attacked."""
 

@@ -144,6 +144,7 @@ def test_a_unit_as_it_is_and_one_that_is_dropped_are_said(vault, tmp_path):
     assert "copies show how many rows" not in sentences(hidden)
 
 
+@pytest.mark.slow
 def test_dictionary_report_and_miner_know_the_unit(vault, tmp_path):
     path = tmp_path / "clinic.parquet"
     pa.parquet.write_table(uneven(), path)

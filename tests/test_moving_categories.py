@@ -277,6 +277,7 @@ def test_a_rule_is_told_however_rare_the_values():
     assert moved_of(np.repeat([0, 1], 50), np.full(100, 2), [50, 40, 10]).predicted > 0.5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("clock", ["cell", "value"])
 @pytest.mark.first(1)
 def test_an_advancing_category_reveals_no_more_of_a_number(vault, monkeypatch, clock):

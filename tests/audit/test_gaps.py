@@ -98,6 +98,7 @@ def test_honest_copies_of_a_table_without_a_complete_row_pass(seed: int) -> None
     assert found.numbers.columns == tuple(f"c{n}" for n in range(COLUMNS))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("check", BROKEN)
 @pytest.mark.first(1)
 def test_what_is_broken_in_incomplete_rows_is_found(check: str) -> None:

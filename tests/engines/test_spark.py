@@ -226,7 +226,7 @@ def test_frames_and_files_are_not_read_together(spark, vault, parquet, tmp_path)
     assert dataset.holdings == []
 
 
-@pytest.mark.parametrize("key", ["id", None])
+@pytest.mark.parametrize("key", ["id", pytest.param(None, marks=pytest.mark.slow)])
 def test_row_groups_give_the_rows_in_their_order(spark, vault, other, parquet, tmp_path, key):
     choices = {**CHOICES, "key": key, "drop": ["id"] if key is None else []}
     here = vault.register("people", parquet, **choices)

@@ -143,6 +143,7 @@ def _blind(copy: Copy) -> Copy:
     return Copy.open(pa.Table.from_batches(batches), metadata=metadata)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("of", ["table", pytest.param("population", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("base", ["marginal", pytest.param("uniform", marks=pytest.mark.slow)])
 def test_intervals_cover(base: str, of: str) -> None:

@@ -91,6 +91,7 @@ def test_categories_as_predictors(base: str) -> None:
     assert not agrees(Estimates(coefficients.labels, raw, coefficients.standard_error), truth)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("base", ["marginal", pytest.param("uniform", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("of", ["table", pytest.param("population", marks=pytest.mark.slow)])
 def test_intervals_with_categories_cover(base: str, of: str) -> None:
