@@ -62,9 +62,11 @@ class Partners:
 
     def exchanged(self, units: Ids, key: bytes, horizons: Floats) -> Exchanged:
         """Return what persons with these ids show at some levels, by their ln(1+v)."""
-        who, number, when = EventClock(key).times(units, float(horizons.max(initial=0.0)))
+        latest = float(horizons.max(initial=0.0))
+        who, number, when = EventClock(key).times(units, latest)
         when = np.where(self.copies[who], when, when * SLOWER)
         order = np.lexsort((who, when))
+        order = order[when[order] <= latest]
         who, number, when = who[order], number[order], when[order]
         words = _words(units, who, number, key)
         levels = np.argsort(horizons)
