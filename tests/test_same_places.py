@@ -6,9 +6,12 @@ import pytest
 
 from cornerwave.errors import ColumnError, LevelError
 from cornerwave.inspection import inspect
+from cornerwave.ledger import Key
+from cornerwave.levels import Level
 from cornerwave.sources import open_source
 from cornerwave.spine import coordinates
 from cornerwave.vault import Vault
+from tests.conftest import freeze_table
 
 PERSONS, YEARS = 500, 6
 CHOICES = {"unit": "person", "time": "year", "shuffle": True}
@@ -177,3 +180,33 @@ def test_donors_show_the_time_as_the_replaced_do(tmp_path, monkeypatch):
         left = left_of_years(pa.ipc.open_file(truth).read_all(), copy)
         assert (left > 0.4 - 4 * 0.01) == safe
         truth.unlink()
+
+
+def test_of_few_persons_each_column_counts_by_itself(monkeypatch):
+    """All columns together have more coefficients than 80 persons show: fits of them are worse."""
+    rng, persons = np.random.default_rng(3), 80
+    who = np.repeat(np.arange(persons), 5)
+    site = rng.integers(0, 4, persons)[who]
+
+    def number(between, within):
+        return between * rng.normal(size=persons)[who] + within * rng.normal(size=len(who))
+
+    table = pa.table(
+        {
+            "who": who,
+            "site": [f"s{each}" for each in site],
+            **{f"x{n}": number(1, 1) for n in range(6)},
+            "y": site + number(0.7, 0.7),
+        }
+    ).take(rng.permutation(len(who)))
+
+    def stated():
+        choices = {"unit": "who", "keep": ["site"], "shuffle": True, "few_rows": True}
+        hidden = freeze_table(table, Key.unsafe_from_seed(5), **choices).hidden
+        return np.array([hidden.promised(Level.of(privacy=p)) for p in (0.3, 0.5, 0.7)])
+
+    with_rule = stated()
+    monkeypatch.setattr("cornerwave.privacy._persons.ENOUGH", 0)
+    assert (with_rule <= stated()).all()
+    assert with_rule[1] < stated()[1] - 0.01  # the control states more than can be relied on
+    assert (np.diff(with_rule) >= 0).all()
